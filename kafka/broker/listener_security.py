@@ -18,8 +18,7 @@ from kafka.broker.config import BrokerConfig, list_of
 from kafka.broker.listeners import MECHANISMS
 from kafka.broker.log.metadata_store import MetadataStore
 from kafka.core.sasl import ServerMechanism
-from kafka.core.sasl.plain import NAME as PLAIN
-from kafka.core.sasl.plain import PlainServer
+from kafka.core.sasl.mechanism import PLAIN, PlainServer
 from kafka.core.sasl.scram import HASHES, ScramCredential, ScramServer, new_credential
 from kafka.core.sasl.server import SaslServer
 from kafka.errors import KafkaConfigurationError, KafkaStorageError

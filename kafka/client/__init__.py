@@ -2,19 +2,19 @@
 
 ::
 
-    kafka_client.py   KafkaClient: the public face; request(), run(); by_hand.py poll() and what goes with it
-    connection.py     BrokerConnection: one connection to one node; link.py its settings, requests and owner
-    outbox.py         the requests of a connection that are not in flight
-    greeting.py       finding out what a broker speaks, on a fresh connection
-    nodes.py          all connections; which node has least to do
-    router.py         from a target to a connection
-    bootstrap.py      reaching the first broker; servers.py which servers there are for that
-    check_version.py  asking one server what it speaks
-    refresh.py        keeping the cluster's metadata fresh, and when the brokers that it tells are not believed
-    cluster.py        ClusterMetadata: what is known of brokers, topics and leaders; snapshot.py one state of that
-    throttle.py       how long brokers made the client wait
+    kafka_client.py   KafkaClient: the public methods; request(), run(), poll()
+    router.py         from a target to a connection; all connections of a client
+    connection.py     BrokerConnection: one connection to one node
+    handshake.py      SASL and ApiVersions on a new transport; renewal of SASL sessions
+    requests.py       requests handed to a connection that are not in flight
+    security.py       TLS and SASL from the settings; OAUTHBEARER tokens
+    bootstrap.py      connecting to the first broker
+    cluster.py        ClusterMetadata: brokers, topics and leaders, and their refresh
+    check_version.py  which API versions a broker has
     driver.py         runs dialogues
-    io_thread.py      Host: a client on a loop of its own in a thread, or on a loop that the user runs
+    io_thread.py      ClientHost: a client on a loop of its own in a thread, or on a loop that the user runs
+    metrics.py        what all kinds of clients measure
+    telemetry.py      pushing metrics to brokers (KIP-714)
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Asking servers, on connections of their own, what they speak: ``check_version``.
+"""Which API versions a broker has: ``check_version``, and what is known of the cluster's versions.
 
-:class:`VersionCheck` asks one; :class:`VersionChecks` drives the loop until there is an answer, from one node or from
-any of the bootstrap servers.
+:class:`VersionCheck` finds out one server's; :class:`VersionChecks` drives the loop until that is done, from one node
+or from any of the bootstrap servers.
 
-A connection is made for the question and closed after it, so nothing else in the client notices. Releases before 0.10
-need several connections, one after the other, which the greeting asks for by itself.
+A connection is made for each check and closed after it, so nothing else in the client notices. Releases before 0.10
+need several connections, one after the other, which the dialogue asks for.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from kafka.client.connection import BOOTSTRAP, SOFTWARE, BrokerConnection, ConnectionSettings
 from kafka.client.requests import PendingRequest
-from kafka.core.releases import ranges_before_api_versions
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
 from kafka.core.versions import (
@@ -25,6 +24,7 @@ from kafka.core.versions import (
     VersionsDialogue,
     discover_versions,
     negotiate_versions,
+    ranges_before_api_versions,
 )
 from kafka.errors import AuthenticationError, KafkaError, NoBrokersAvailable
 from kafka.future import Future
@@ -34,9 +34,10 @@ from kafka.wire.message import Response
 
 
 class ClusterVersions:
-    """What is known of the cluster's versions: nothing, a release before ApiVersions, or that ApiVersions is there.
+    """What is known of the cluster's versions: nothing, a release before ApiVersions, or that it has ApiVersions.
 
-    ``known`` holds the last ranges learnt; None before the first greeting. ``release`` is the user's ``api_version``,
+    One for each client, so that old releases are probed once. ``known``: the ranges of the last broker that was asked;
+    None before the first. ``release`` is the user's ``api_version``,
     ``software`` our name and version.
     """
 
@@ -50,7 +51,7 @@ class ClusterVersions:
                 self.known = ApiRanges(old[1], release=old[0])
 
     def versions_dialogue(self) -> VersionsDialogue | NegotiatedVersions:
-        """How the next connection begins: with a dialogue, or with nothing to ask."""
+        """The dialogue for the next connection, or the versions where they are known."""
         known = self.known
         if known is not None and API_VERSIONS_KEY not in known:
             return NegotiatedVersions(known)
@@ -62,12 +63,12 @@ class ClusterVersions:
         )
 
     def learn(self, negotiated: NegotiatedVersions) -> None:
-        """A greeting has ended."""
+        """A dialogue has ended."""
         self.known = negotiated.ranges
 
 
 class VersionCheck:
-    """One question to one server. ``future`` gets what was found, or the error."""
+    """Finds out one server's versions. ``future`` gets them, or the error."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class VersionCheck:
     ) -> None:
         self.future: Future[NegotiatedVersions] = Future()
         self.has_connected = False
-        """Whether the server took a connection; it was lost, then, if this failed."""
+        """Whether the server accepted a connection; if the check failed, that was lost."""
         self._address = address
         self._strict = strict
         self._software = settings.software
@@ -112,14 +113,14 @@ class VersionCheck:
         self.future.failure(error)
 
     def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
-        """It is closed long before."""
+        """Not called: it is closed before."""
 
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
-        """Nothing but the greeting is ever sent."""
+        """Not called: no requests are submitted."""
 
 
 class VersionChecks:
-    """The questions of one client. They block, driving its loop."""
+    """The checks of one client. They block, driving its loop."""
 
     def __init__(
         self,

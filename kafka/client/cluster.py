@@ -387,7 +387,7 @@ class ClusterMetadata:
                 log.exception("error in the metadata listener %r", listener)
 
     def seed(self, metadata: MetadataResponse) -> None:
-        """What came along with the first greeting (version 0): better than nothing, and no refresh."""
+        """The response to Metadata v0 from the first handshake: better than nothing, and no refresh."""
         if metadata.brokers and not self._snapshot.brokers:
             self._snapshot = ClusterSnapshot.read(metadata, self._snapshot)
 

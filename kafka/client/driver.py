@@ -40,7 +40,7 @@ class DialogueDriver:
         """Begin it; the future gets what it returns, or the exception that it lets out."""
         run = _Run(self, dialogue)
         self._runs.add(run)
-        run.go_on(None, None)
+        run.advance(None, None)
         return run.future
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class DialogueDriver:
         for run in list(self._runs):
             run.cancel()
 
-    def take(self, step: Step) -> Future[Any]:
+    def run_step(self, step: Step) -> Future[Any]:
         """The future of one step."""
         action = self._steps.get(type(step))
         if action is None:
@@ -105,7 +105,7 @@ class DialogueDriver:
         return Future[float]().success(self._client.loop.time())
 
     def _all(self, step: All) -> Future[list[Any]]:
-        return gather([self.take(each) for each in step.steps], step.return_errors)
+        return gather([self.run_step(each) for each in step.steps], step.return_errors)
 
 
 class _Run:
@@ -119,7 +119,7 @@ class _Run:
         self._dialogue = dialogue
         self._waits_for: Future[Any] | None = None
 
-    def go_on(self, value: Any, error: BaseException | None) -> None:
+    def advance(self, value: Any, error: BaseException | None) -> None:
         while True:
             try:
                 step = self._dialogue.send(value) if error is None else self._dialogue.throw(error)
@@ -129,22 +129,22 @@ class _Run:
             except Exception as failure:
                 self._end(None, failure)
                 return
-            pending = self._driver.take(step)
+            pending = self._driver.run_step(step)
             if not pending.is_done:
                 self._waits_for = pending
-                pending.add_both(lambda _, pending=pending: self._woken(pending))
+                pending.add_both(lambda _, pending=pending: self._step_done(pending))
                 return
             value, error = pending.value, pending.exception
 
-    def _woken(self, pending: Future[Any]) -> None:
+    def _step_done(self, pending: Future[Any]) -> None:
         if self._waits_for is pending:
             self._waits_for = None
-            self.go_on(pending.value, pending.exception)
+            self.advance(pending.value, pending.exception)
 
     def cancel(self) -> None:
         if self._waits_for is not None:
             self._waits_for = None
-            self.go_on(None, Cancelled("the client was closed"))
+            self.advance(None, Cancelled("the client was closed"))
 
     def _end(self, value: Any, error: BaseException | None) -> None:
         self._driver._runs.discard(self)
@@ -155,7 +155,7 @@ class _Run:
 
 
 def gather(futures: list[Future[Any]], return_errors: bool = False) -> Future[list[Any]]:
-    """All results in order, when all are done; the first error instead, unless errors are to stand in the list."""
+    """All results in order, when all are done; the first error instead, unless errors are wanted in the list."""
     combined: Future[list[Any]] = Future()
     left = len(futures)
 

@@ -89,10 +89,11 @@ class ClientMetrics:
         client.add_traffic(self)
         client.cluster.add_listener(self._metadata_changed)
 
-    # -- told by the connections ---------------------------------------------------------------------------------------
+    # -- called by the connections -------------------------------------------------------------------------------------
 
     def sent(self, connection: BrokerConnection, pending: PendingRequest, size_bytes: int) -> None:
-        now = pending.sent_at = self.clock()
+        now = self.clock()
+        pending.mark_sent(now)
         for measured in (self.all, self._node(connection)):
             measured["outgoing"].record(size_bytes, now)
         self.all["network"].record(1, now)
@@ -100,8 +101,8 @@ class ClientMetrics:
     def answered(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
         try:
             self._count(connection, pending, response)
-        except Exception:  # whoever counts wrongly must not end a connection
-            log.exception("an answer of %s was not counted", pending.api)
+        except Exception:  # a bug in a metric must not close the connection
+            log.exception("cannot count a response of %s", pending.api)
 
     def _count(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
         now = self.clock()
@@ -111,7 +112,7 @@ class ClientMetrics:
         latency_ms = (now - pending.sent_at) * 1000
         throttle_ms = getattr(response, "throttle_time_ms", 0)
         for measured in (self.all, self._node(connection)):
-            if pending.sent_at:  # it was sent before anybody counted
+            if pending.sent_at:  # 0: it was sent before this object was made
                 measured["latency"].record(latency_ms, now)
             measured["incoming"].record(more, now)
             measured["throttle"].record(throttle_ms, now)
@@ -154,16 +155,10 @@ class ClientMetrics:
         return self.measurements.raw()
 
     def close(self) -> None:
-        """Count no more, and tell the reporters."""
+        """Stop, and close the reporters."""
         self.client.remove_traffic(self)
         self.client.cluster.remove_listener(self._metadata_changed)
         self.measurements.close()
-
-
-# What clients that are polled measure besides: how long users take between polls, and how long polls wait.
-#
-# In the group ``PREFIX-metrics``, with what all clients measure (``metrics.py``). The rows of fetches and heartbeats
-# are for the tables of the consumers, which have them in common.
 
 
 POLLS: Final[tuple[Row, ...]] = (
@@ -196,7 +191,11 @@ HEARTBEATS: Final[tuple[Row, ...]] = (
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PolledMetrics(ClientMetrics):
-    """The metrics of a client with a ``poll``. Told in the user's thread (on a loop: there), once for each poll."""
+    """The metrics of a client with a ``poll``: how long users take between polls, and how long polls wait.
+
+    Recorded in the user's thread (on a loop: there), once for each poll. The rows of fetches and heartbeats above are
+    for the tables of both consumers.
+    """
 
     def __init__(self, client: KafkaClient, settings: Mapping[str, Any], prefix: str) -> None:
         self._polled_at = self._poll_ended_at = 0.0

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.core.sasl import ClientMechanism
-from kafka.core.sasl.oauthbearer import OauthBearerClient
-from kafka.core.sasl.plain import PlainClient
+from kafka.core.sasl.mechanism import OauthBearerClient, PlainClient
 from kafka.core.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
 from kafka.errors import KafkaConfigurationError, KafkaConnectionError, KafkaError, SaslAuthenticationFailedError
 from kafka.future import Future

@@ -15,11 +15,11 @@ from math import inf
 from typing import Any
 
 from kafka.client import KafkaClient
+from kafka.core.arguments import deserializer_for
 from kafka.core.consume.fetched import ReaderOptions
 from kafka.core.consume.fetcher import Fetcher, RequestEpochEnds, RequestOffsets
 from kafka.core.consume.offsets import EpochEnd, ResolvedOffset, epoch_ends, list_offsets, offsets_at
 from kafka.core.consume.session import SendFetch
-from kafka.core.deserialize import deserializer_for
 from kafka.future import Future
 from kafka.net.loop import DeadlineTimer
 from kafka.protocol.fetch import FetchResponse

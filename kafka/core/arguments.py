@@ -1,8 +1,9 @@
-"""What users hand to more than one client, looked at where they hand it in: complaints are made at the call."""
+"""Checks of arguments that several clients have: errors are raised by the call itself. And users' deserializers."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import six
@@ -18,13 +19,13 @@ def topic_name(topic: Any) -> str:
     if not isinstance(topic, (six.text_type, six.binary_type)):
         raise TypeError(f"topics: each has to be a text, not {type(topic).__name__}")
     name = six.ensure_text(topic)
-    complaint = topic_complaint(name)
-    if complaint is not None:
-        raise IllegalArgumentError(complaint)
+    fault = topic_name_fault(name)
+    if fault is not None:
+        raise IllegalArgumentError(fault)
     return name
 
 
-def topic_complaint(name: str) -> str | None:
+def topic_name_fault(name: str) -> str | None:
     """Why no broker takes a topic of that name (``Topic.validate``); None when it does."""
     if _LEGAL_TOPIC.fullmatch(name) and name not in (".", "..") and len(name) <= MAX_TOPIC_LENGTH:
         return None
@@ -59,3 +60,23 @@ def timeout_s(timeout_ms: Any, default_s: float) -> float:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, (int, float)) or not timeout_ms >= 0:
         raise IllegalArgumentError(f"timeout_ms: a number of at least 0 is needed, not {timeout_ms!r}")
     return timeout_ms / 1000
+
+
+Deserialize = Callable[[str, Any, Any], Any]
+"""``(topic, headers, bytes or None) -> value``."""
+
+
+def deserializer_for(given: Any) -> Deserialize | None:
+    """``given`` is a function of the bytes, an object with ``deserialize(topic, headers, data)`` (kafka-python 3) or
+    one with ``deserialize(topic, data)`` (kafka-python 2); None leaves the bytes alone. It is called with None for
+    a missing key or value, too."""
+    if given is None:
+        return None
+    method = getattr(given, "deserialize", None)
+    if method is None:
+        return lambda _topic, _headers, data: given(data)
+    code = getattr(getattr(method, "__func__", method), "__code__", None)
+    if code is not None and code.co_argcount - (1 if hasattr(method, "__self__") else 0) == 2:
+        return lambda topic, _headers, data: method(topic, data)
+    run: Deserialize = method
+    return run

@@ -3,13 +3,13 @@
 It knows correlation ids, what is in flight and until when. It leaves sockets, connecting, queueing and retrying to
 ``client/connection.py``, and which version to speak to ``versions.py``; the broker's side is ``serving.py``.
 
-    send(request, version)  ->  chunks to write          receive(data)  ->  (call, answer) in the order of sending
+    send(request, version)  ->  chunks to write          receive(data)  ->  (request, answer) in order
                                                          or get_buffer(), buffer_updated(count) for large ones
                                                          a fault: `failed` is set, nothing more is taken
 
-Kafka answers in the order of the requests (protocol guide, "Network"), so the in-flight calls are a queue and each
-answer belongs to its head. One exception: a 0.9 broker drops a request that it does not know and answers the next one.
-A call sent as ``skippable`` may be passed over like this; for all others another correlation id is a fault.
+Kafka answers in the order of the requests (protocol guide, "Network"), so the in-flight requests are a queue and each
+response belongs to its head. One exception: a 0.9 broker drops a request that it does not know and answers the next
+one. A request sent as ``skippable`` may be dropped like this; for all others another correlation id is a fault.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def expects_answer(request: Request[Any]) -> bool:
 
 
 class InFlightRequest:
-    """One request on its way. ``owner`` is the sender's and not looked at here."""
+    """One request in flight. ``owner`` is the sender's and not used here."""
 
     __slots__ = ("api_key", "correlation_id", "deadline", "owner", "response_type", "skippable", "version")
 
@@ -62,16 +62,17 @@ class InFlightRequest:
 
     @property
     def api(self) -> str:
-        """Name and version, for messages to people."""
+        """Name and version of the API, for logs and errors."""
         return f"{NAMES.get(self.api_key, self.api_key)} v{self.version}"
 
 
 Answer = tuple[InFlightRequest, Response | KafkaProtocolError | None]
-"""What came of a call: the response; the fault in its bytes; or None when the broker passed it over."""
+"""A request with its response; the fault in the response's bytes; or None when the broker skipped the request."""
 
 
 class ClientConnection:
-    """The machine. ``node`` names the peer in errors; ``in_flight`` are the calls not answered yet, oldest first."""
+    """The machine. ``node`` names the peer in errors; ``in_flight``: the requests without a response yet, oldest
+    first."""
 
     __slots__ = ("_client_id", "_correlation_id", "_frames", "failed", "in_flight", "node")
 
@@ -100,7 +101,7 @@ class ClientConnection:
         *,
         skippable: bool = False,
     ) -> list[BytesLike]:
-        """The bytes of ``request``; its call is in flight from now on, unless no answer is to come (acks=0).
+        """The bytes of ``request``; it is in flight from now on, unless no answer is to come (acks=0).
 
         ``deadline``: monotonic instant, see :meth:`next_deadline`. Errors of the message's fields pass through and
         change nothing.
@@ -153,7 +154,7 @@ class ClientConnection:
         answers: list[Answer] = []
         for frame in frames:
             try:
-                call = self._call_of(read_correlation_id(frame), answers)
+                call = self._take_in_flight(read_correlation_id(frame), answers)
             except KafkaProtocolError as fault:
                 self._fail(fault)
                 return answers
@@ -172,11 +173,11 @@ class ClientConnection:
         return min((call.deadline for call in self.in_flight), default=inf)
 
     def overdue(self, now: float) -> list[InFlightRequest]:
-        """The calls in flight whose deadline has come."""
+        """The requests in flight whose deadline has come."""
         return [call for call in self.in_flight if call.deadline <= now]
 
     def extend_deadlines(self, seconds: float) -> None:
-        """What is in flight has so much more time: the broker said that it is in no hurry (KIP-219)."""
+        """Give what is in flight so much more time: the broker does not read it while it throttles (KIP-219)."""
         for call in self.in_flight:
             call.deadline += seconds
 
@@ -186,14 +187,14 @@ class ClientConnection:
         self.in_flight.clear()
         return calls
 
-    def _call_of(self, correlation_id: int, answers: list[Answer]) -> InFlightRequest:
+    def _take_in_flight(self, correlation_id: int, answers: list[Answer]) -> InFlightRequest:
         in_flight = self.in_flight
         if not in_flight:
-            raise KafkaProtocolError(f"an answer (correlation id {correlation_id}) that nobody asked for")
+            raise KafkaProtocolError(f"a response with correlation id {correlation_id}, and no request is in flight")
         while in_flight[0].correlation_id != correlation_id:
             if not (in_flight[0].skippable and len(in_flight) > 1):
                 head = in_flight[0]
-                text = f"an answer with correlation id {correlation_id}, where {head.correlation_id} is due"
+                text = f"a response with correlation id {correlation_id}, expected {head.correlation_id}"
                 raise CorrelationIdError(text, api=head.api)
             answers.append((in_flight.popleft(), None))
         return in_flight.popleft()

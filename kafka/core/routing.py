@@ -16,7 +16,7 @@ NodeId = int | str
 
 
 class AnyNode(NamedTuple):
-    """Whichever node has least to do."""
+    """The least loaded node."""
 
     kind: str = "any node"
     """Tuples without fields would all be equal."""
@@ -35,7 +35,7 @@ class Leader(NamedTuple):
 
 
 class CoordinatorType(IntEnum):
-    """What a coordinator looks after (FindCoordinator's ``key_type``)."""
+    """The kinds of coordinators (FindCoordinator's ``key_type``)."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -53,7 +53,7 @@ Target = int | str | AnyNode | Controller | Leader | Coordinator
 
 
 class NoKnownNode(Enum):
-    """What has to be learnt before a target has a node."""
+    """Why a target has no node: what has to be found out first."""
 
     BROKERS = "no broker is known or free"
     CONTROLLER = "the controller is not known"
@@ -62,7 +62,7 @@ class NoKnownNode(Enum):
 
 
 class ClusterView(Protocol):
-    """What routing needs to know of the cluster (``client/cluster.py`` has it)."""
+    """The part of ``ClusterMetadata`` that routing needs."""
 
     @property
     def controller_id(self) -> int | None: ...
@@ -71,13 +71,13 @@ class ClusterView(Protocol):
 
 
 class NodeChooser(Protocol):
-    """Chooses the node with least to do."""
+    """Chooses the least loaded node."""
 
     def least_loaded_node(self) -> NodeId | None: ...
 
 
 class Coordinators:
-    """Who coordinates what, as far as FindCoordinator told and nothing contradicted since."""
+    """The known coordinators: from FindCoordinator, until an error contradicts it."""
 
     def __init__(self) -> None:
         self._nodes: dict[Coordinator, int] = {}
@@ -87,26 +87,27 @@ class Coordinators:
         return self._nodes.get(coordinator)
 
     def put(self, coordinator: Coordinator, node: int) -> None:
-        """FindCoordinator has told."""
+        """FindCoordinator has answered."""
         self._nodes[coordinator] = node
 
     def forget(self, coordinator: Coordinator, node: int | None = None) -> None:
-        """It moved. With ``node``: only when that is what we knew, so that late errors do not undo a new look-up."""
+        """It has moved. With ``node``: only when that is the known one, so that late errors do not undo a new
+        look-up."""
         if node is None or self._nodes.get(coordinator) == node:
             self._nodes.pop(coordinator, None)
 
     def forget_all(self) -> None:
-        """The cluster may be another one."""
+        """Before a rebootstrap: the cluster may be another one."""
         self._nodes.clear()
 
     def forget_node(self, node: NodeId) -> None:
-        """The connection to ``node`` failed: whatever it coordinated may have moved."""
+        """The connection to ``node`` failed: its coordinators may have moved."""
         for coordinator in [c for c, n in self._nodes.items() if n == node]:
             del self._nodes[coordinator]
 
 
 def route(target: Target, cluster: ClusterView, nodes: NodeChooser, coordinators: Coordinators) -> NodeId | NoKnownNode:
-    """The node for ``target``, or what has to be learnt first."""
+    """The node for ``target``, or what has to be found out first."""
     if isinstance(target, (int, str)):
         return target
     if isinstance(target, AnyNode):

@@ -1,7 +1,7 @@
 """Transition tables of state machines. The documentation's diagrams are drawn from them.
 
 A table maps each state to the states that may follow. :class:`States` holds the present one and refuses every other
-step, so a machine cannot slip into a state that nobody thought of. A new machine adds its table here.
+step. A new machine adds its table here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class States(Generic[S]):
         self.now = first
 
     def enter(self, state: S) -> None:
-        """Step to ``state``; RuntimeError when the table has no such step (a fault of ours)."""
+        """Step to ``state``; RuntimeError when the table has no such step, which is a bug."""
         if state not in self._table[self.now]:
             raise RuntimeError(f"{self._name}: no step from {self.now.name} to {state.name}")
         self.now = state
@@ -33,14 +33,14 @@ class States(Generic[S]):
 class ConnectionState(Enum):
     """A client's connection to a node."""
 
-    DISCONNECTED = "idle"
-    """Not connected, and nothing stands against connecting but the back-off."""
+    DISCONNECTED = "disconnected"
+    """Not connected; connects when there is a request and the back-off is over."""
     CONNECTING = "connecting"
     """Looking up the name, or connecting to its addresses."""
     AUTHENTICATING = "authenticating"
-    """Connected, with SASL: showing who we are."""
-    CHECKING_API_VERSIONS = "greeting"
-    """Connected; finding out what the broker speaks."""
+    """Connected; the SASL handshake is under way."""
+    CHECKING_API_VERSIONS = "checking API versions"
+    """Connected; finding out the broker's API versions."""
     READY = "ready"
     """Requests may be sent."""
     CLOSED = "closed"
@@ -60,7 +60,7 @@ CONNECTION_STATES: Final[Mapping[ConnectionState, frozenset[ConnectionState]]] =
     ConnectionState.AUTHENTICATING: frozenset(
         {ConnectionState.CHECKING_API_VERSIONS, ConnectionState.DISCONNECTED, ConnectionState.CLOSED}
     ),
-    # An old broker closes on what it does not know, and the greeting goes on over a new connection.
+    # A broker before 0.10 closes the connection on a request that it does not know: the next probe needs another one.
     ConnectionState.CHECKING_API_VERSIONS: frozenset(
         {ConnectionState.READY, ConnectionState.CONNECTING, ConnectionState.DISCONNECTED, ConnectionState.CLOSED}
     ),

@@ -1,26 +1,28 @@
-"""When a client asks a broker which metrics it wants, and when it pushes them (KIP-714), as a machine.
+"""When a client requests its telemetry subscription, and when it pushes metrics (KIP-714), as a machine.
 
-    poll(now) ──► Ask, Push or nothing; ``next_deadline``     to be called then, and after everything below
-    subscribed(response, now) · pushed(response, now) · failed(error, now)        once for each Ask and Push
+    poll(now) ──► NextTelemetryRequest, Push or nothing; ``next_deadline``     to be called then, and after everything
+    below
+    subscribed(response, now) · pushed(response, now) · failed(error, now)        once for each of them
     close()                            a last push, if there is a subscription; then TERMINATED
 
 The states are ``TELEMETRY_STATES`` in ``states.py``. What is in a push is the driver's (``client/telemetry.py``):
-values, their names (``client/telemetry.py``), bytes (``client/telemetry.py``).
+values, names, encoding.
 
 The first push after a subscription is made after 0.5 to 1.5 of the interval, by chance, so that clients that started
-together do not push together; the others after one interval. What follows errors is :data:`REACTIONS`; a request
-without an answer is like one that comes too early.
+together do not push together; the others after one interval. What follows errors is
+:data:`TELEMETRY_ERROR_ACTIONS`; a
+request without an answer is like one that comes too early.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka.core.retry import Rng, interval_s
+from kafka.core.retry import ErrorTable, Rng, interval_s
 from kafka.core.states import TELEMETRY_STATES, States, TelemetryState
 from kafka.errors import (
     InvalidRecordError,
@@ -41,10 +43,10 @@ from kafka.wire.types import ZERO_UUID
 
 DEFAULT_INTERVAL_S: Final = 300.0
 """Where no subscription says another one."""
-MOST_AT_ONCE: Final = 2
-"""So often in a row an error is followed by the next attempt without a wait. After UNKNOWN_SUBSCRIPTION_ID brokers of
-4.3.0 allow that; the first releases with telemetry throttle it. Brokers count the interval of pushes from the arrival
-of requests, to the millisecond, so the machine counts it from the answer."""
+MAX_IMMEDIATE_RETRIES: Final = 2
+"""In a row, without a wait: after UNKNOWN_SUBSCRIPTION_ID a client may ask at once (seen on 4.3.0), but the first
+releases with telemetry throttle that. Brokers count the interval of pushes from the arrival of requests, to the
+millisecond, so the machine counts it from the response."""
 NO_COMPRESSION: Final = 0
 
 
@@ -56,22 +58,25 @@ class TelemetryErrorAction(Enum):
     STOP = "no telemetry any more"
 
 
-REACTIONS: Final[Mapping[type[Exception], TelemetryErrorAction]] = {
-    UnknownSubscriptionIdError: TelemetryErrorAction.AT_ONCE,
-    UnsupportedCompressionTypeError: TelemetryErrorAction.AT_ONCE,
-    TelemetryTooLargeError: TelemetryErrorAction.NEXT_INTERVAL,
-    ThrottlingQuotaExceededError: TelemetryErrorAction.NEXT_INTERVAL,
-    InvalidRequestError: TelemetryErrorAction.STOP,
-    InvalidRecordError: TelemetryErrorAction.STOP,
-    UnsupportedVersionError: TelemetryErrorAction.STOP,
-}
-"""Error in an answer -> what to do; for all others it is STOP."""
+TELEMETRY_ERROR_ACTIONS: Final = ErrorTable(
+    {
+        UnknownSubscriptionIdError: TelemetryErrorAction.AT_ONCE,
+        UnsupportedCompressionTypeError: TelemetryErrorAction.AT_ONCE,
+        TelemetryTooLargeError: TelemetryErrorAction.NEXT_INTERVAL,
+        ThrottlingQuotaExceededError: TelemetryErrorAction.NEXT_INTERVAL,
+        InvalidRequestError: TelemetryErrorAction.STOP,
+        InvalidRecordError: TelemetryErrorAction.STOP,
+        UnsupportedVersionError: TelemetryErrorAction.STOP,
+    },
+    otherwise=TelemetryErrorAction.STOP,
+)
+"""By the error of a response."""
 
 
 class TelemetrySubscription(NamedTuple):
-    """What the broker wants. ``wanted``: beginnings of metric names, or ``*`` for all. ``max_bytes``: of a push, as it
-    goes out; ``compression_types``: numbers of codecs, the one it likes best first. ``is_delta``: totals are told as
-    what was added since the last push."""
+    """What the broker subscribes to. ``wanted``: prefixes of metric names, or ``*`` for all. ``max_bytes``: of a
+    push, as it goes out; ``compression_types``: numbers of codecs, in the order of its preference. ``is_delta``:
+    totals are pushed as deltas since the last push."""
 
     client_instance_id: UUID
     subscription_id: int
@@ -109,12 +114,12 @@ class TelemetryMachine:
         self.next_deadline = 0.0
         """When to call :meth:`poll`; ``inf``: not before something happens."""
         self.error: Exception | None = None
-        """Why it has stopped, or what the last attempt came to."""
+        """Why it has stopped, or the error of the last attempt."""
         self.codecs = set(codecs)
-        """What pushes may be compressed with."""
+        """The numbers of codecs that pushes may be compressed with."""
         self._rng = rng
         self._states: States[TelemetryState] = States(TELEMETRY_STATES, TelemetryState.SUBSCRIPTION_NEEDED, "telemetry")
-        self._at_once = 0
+        self._immediate_retries = 0
 
     @property
     def state(self) -> TelemetryState:
@@ -175,12 +180,12 @@ class TelemetryMachine:
             if response.error_code:
                 self._refused(response.error_code, now)
             else:
-                self._at_once = 0
+                self._immediate_retries = 0
                 self.error = None
                 self._enter(TelemetryState.PUSH_NEEDED, now + self._interval_s)
 
     def failed(self, error: Exception, now: float) -> None:
-        """There is no answer, or there was nothing to send."""
+        """There is no response, or nothing could be sent."""
         self.error = error
         if self._states.now is TelemetryState.TERMINATING_PUSH_IN_PROGRESS:
             self._enter(TelemetryState.TERMINATED)
@@ -217,14 +222,14 @@ class TelemetryMachine:
     def _refused(self, code: int, now: float) -> None:
         kind = for_code(code)
         self.error = kind()
-        reaction = REACTIONS.get(kind, TelemetryErrorAction.STOP)
+        action = TELEMETRY_ERROR_ACTIONS.action_for(self.error)
         if kind is UnsupportedCompressionTypeError and self.subscription is not None:
             self.codecs.discard(self._push(is_terminating=False).compression_type)
-        if reaction is TelemetryErrorAction.STOP:
+        if action is TelemetryErrorAction.STOP:
             self._enter(TelemetryState.TERMINATED)
             return
-        self._at_once += reaction is TelemetryErrorAction.AT_ONCE
-        is_now = reaction is TelemetryErrorAction.AT_ONCE and self._at_once <= MOST_AT_ONCE
+        self._immediate_retries += action is TelemetryErrorAction.AT_ONCE
+        is_now = action is TelemetryErrorAction.AT_ONCE and self._immediate_retries <= MAX_IMMEDIATE_RETRIES
         self._enter(TelemetryState.SUBSCRIPTION_NEEDED, now if is_now else now + self._interval_s)
 
     def _enter(self, state: TelemetryState, deadline: float = inf) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import six
 
-from kafka.core.arguments import topic_complaint
+from kafka.core.arguments import topic_name_fault
 from kafka.errors import IllegalArgumentError, IllegalTopicError
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
@@ -28,7 +28,7 @@ def topic_name(topic: Any) -> str:
     if not isinstance(topic, (six.text_type, six.binary_type)):
         raise TypeError(f"topic: a text is needed, not {type(topic).__name__}")
     name = topic if isinstance(topic, six.text_type) else topic.decode("utf-8", "backslashreplace")
-    complaint = topic_complaint(name)
+    complaint = topic_name_fault(name)
     if complaint is not None:
         raise IllegalTopicError(complaint)
     return name

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, Final
 
 from kafka.client import ClientHost
-from kafka.core.deserialize import deserializer_for
+from kafka.core.arguments import deserializer_for
 from kafka.core.share.acknowledgements import Acknowledged, AcknowledgementResult, acknowledged_of
 from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs, mark_acknowledged, without_lost
 from kafka.errors import IllegalStateError, InvalidRecordStateError, KafkaError

@@ -16,7 +16,7 @@ import pytest
 from kafka.broker.emulation import FEATURE_NEEDS, LATEST, RELEASES, Release, find_release
 from kafka.broker.registry import RequestContext, load
 from kafka.cli import main
-from kafka.core.releases import OLD_RANGES
+from kafka.core.versions import OLD_RANGES
 from kafka.protocol.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.configs import DescribeConfigsRequest

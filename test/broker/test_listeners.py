@@ -21,7 +21,7 @@ from kafka.broker.listeners import BrokerSecurity, read_listeners, read_properti
 from kafka.broker.server import BrokerServer
 from kafka.broker.state_file import read_state
 from kafka.core.connection import ClientConnection
-from kafka.core.sasl.plain import PlainClient
+from kafka.core.sasl.mechanism import PlainClient
 from kafka.core.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient
 from kafka.errors import KafkaConfigurationError
 from kafka.net.loop import Loop

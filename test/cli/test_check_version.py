@@ -14,7 +14,7 @@ from kafka.broker import find_release
 from kafka.cli import main
 from kafka.cli.check_version import lines, report
 from kafka.client import ApiRanges
-from kafka.core.releases import OLD_RANGES
+from kafka.core.versions import OLD_RANGES
 from kafka.protocol.registry import NAMES, REGISTRY
 from test.support.apache_kafka import ApacheKafka
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.sasl.plain import PlainClient
+from kafka.core.sasl.mechanism import PlainClient
 from kafka.core.sasl.scram import HASHES, ScramClient
 from kafka.net.tls import CertificateWithKey, Pem, client_context
 from kafka.protocol.api_versions import ApiVersionsRequest

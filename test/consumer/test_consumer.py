@@ -11,7 +11,7 @@ import pytest
 
 from kafka.client import KafkaClient
 from kafka.consumer import KafkaConsumer
-from kafka.core.deserialize import deserializer_for
+from kafka.core.arguments import deserializer_for
 from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,

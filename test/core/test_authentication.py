@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 
 from kafka.core.authentication import (
-    MARGIN_S,
+    HANDSHAKE_INTERVAL_S,
     NO_RENEWAL,
-    PAUSE_S,
+    RENEWAL_MARGIN_S,
     Authenticated,
     NextSaslRequest,
     SaslVersions,
@@ -22,7 +22,7 @@ from kafka.core.authentication import (
     sasl_login,
     sasl_versions,
 )
-from kafka.core.sasl.plain import PlainClient
+from kafka.core.sasl.mechanism import PlainClient
 from kafka.core.versions import ApiRanges
 from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -89,7 +89,7 @@ def test_a_mechanism_without_an_end_is_left() -> None:
     dialogue = sasl_login(Endless("a", "b"), NEW)
     next(dialogue)
     dialogue.send(WELL)
-    with pytest.raises(SaslAuthenticationFailedError, match="does not come to its end"):
+    with pytest.raises(SaslAuthenticationFailedError, match="the mechanism is not complete"):
         for _ in range(100):
             dialogue.send(SaslAuthenticateResponse(error_code=0, error_message="", auth_bytes=b""))
 
@@ -122,9 +122,9 @@ def test_a_session_without_an_end_is_never_renewed() -> None:
 def test_a_plan_leaves_time_and_keeps_the_brokers_pause(lifetime_s: float, chance: float) -> None:
     now = 1000.0
     found = plan_renewal(Authenticated(NEW, lifetime_s), now, chance)
-    assert now < found.quiet_at <= found.ends_at - min(MARGIN_S, lifetime_s / 3) + 1e-6
-    assert found.renew_at - now >= PAUSE_S - 1e-6
-    assert found.renew_at <= max(found.quiet_at, now + PAUSE_S) + 1e-6
+    assert now < found.quiet_at <= found.ends_at - min(RENEWAL_MARGIN_S, lifetime_s / 3) + 1e-6
+    assert found.renew_at - now >= HANDSHAKE_INTERVAL_S - 1e-6
+    assert found.renew_at <= max(found.quiet_at, now + HANDSHAKE_INTERVAL_S) + 1e-6
     assert found.ends_at == pytest.approx(now + lifetime_s)
     if lifetime_s > 20:
         assert 0.85 * lifetime_s - 1e-6 <= found.renew_at - now <= 0.95 * lifetime_s + 1e-6

@@ -95,7 +95,7 @@ def test_the_last_skippable_call_cannot_be_passed_over() -> None:
 def test_an_answer_that_nobody_asked_for_is_a_fault() -> None:
     machine = ClientConnection("me")
     machine.receive(answer(0))
-    assert "nobody asked" in str(machine.failed)
+    assert "no request is in flight" in str(machine.failed)
 
 
 def test_a_length_above_the_limit_is_a_fault_that_names_the_node() -> None:

@@ -11,8 +11,8 @@ import pytest
 from kafka.core.states import TelemetryState
 from kafka.core.telemetry import (
     DEFAULT_INTERVAL_S,
-    MOST_AT_ONCE,
-    REACTIONS,
+    MAX_IMMEDIATE_RETRIES,
+    TELEMETRY_ERROR_ACTIONS,
     NextTelemetryRequest,
     Push,
     TelemetryErrorAction,
@@ -101,12 +101,12 @@ def test_a_subscription_wants_names_by_their_beginnings_or_all() -> None:
     assert every.wants("anything")
 
 
-@pytest.mark.parametrize("error", REACTIONS)
+@pytest.mark.parametrize("error", TELEMETRY_ERROR_ACTIONS.rows)
 def test_each_error_has_its_reaction(error: Any) -> None:
     machine = subscribed()
     machine.poll(10.0)
     machine.pushed(answer(error.errno), 11.0)
-    reaction = REACTIONS[error]
+    reaction = TELEMETRY_ERROR_ACTIONS.rows[error]
     if reaction is TelemetryErrorAction.STOP:
         assert machine.is_terminated and machine.next_deadline == inf and isinstance(machine.error, error)
     else:
@@ -133,7 +133,7 @@ def test_errors_in_a_row_do_not_make_it_ask_without_a_pause() -> None:
     machine = subscribed()
     machine.poll(10.0)
     machine.pushed(answer(117), 11.0)
-    for _ in range(MOST_AT_ONCE - 1):
+    for _ in range(MAX_IMMEDIATE_RETRIES - 1):
         machine.poll(11.0)
         machine.subscribed(wanted(error_code=117), 11.0)
         assert machine.next_deadline == 11.0

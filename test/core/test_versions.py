@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafka.core.releases import OLD_RANGES, RELEASES, infer_release, ranges_before_api_versions
 from kafka.core.versions import (
+    OLD_RANGES,
+    RELEASES,
     ApiRanges,
     NegotiatedVersions,
     NoAnswer,
@@ -15,7 +16,9 @@ from kafka.core.versions import (
     Probe,
     VersionsDialogue,
     discover_versions,
+    infer_release,
     negotiate_versions,
+    ranges_before_api_versions,
 )
 from kafka.errors import (
     IncompatibleBrokerVersion,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from kafka.core.releases import OLD_RANGES
+from kafka.core.versions import OLD_RANGES
 from kafka.net.transport import Listener, Network, Transport, TransportHandler
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse

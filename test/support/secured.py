@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka.core.sasl import SaslError, ServerMechanism
-from kafka.core.sasl.plain import PlainServer
+from kafka.core.sasl.mechanism import PlainServer
 from kafka.core.sasl.scram import HASHES, ScramServer, new_credential
 from kafka.core.sasl.server import SaslResult, SaslServer
 from kafka.net.transport import Network, Transport, TransportHandler

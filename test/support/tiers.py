@@ -120,7 +120,7 @@ COMPILED_SHORT: Final = (
 """What of the short tier runs a second time with the hot modules compiled."""
 
 SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "test/conformance/": ("kafka/core/versions.py", "kafka/core/releases.py", "kafka/broker/emulation.py"),
+    "test/conformance/": ("kafka/core/versions.py", "kafka/broker/emulation.py"),
     "test/peers/": ("kafka/records/", "kafka/broker/handlers/"),
     "test/faults/test_pools": ("kafka/tasks/pools/",),
     "test/faults/": ("kafka/tasks/worker.py", "kafka/core/group/", "kafka/core/produce/sender.py"),

@@ -19,8 +19,8 @@ from operator import attrgetter
 from typing import Final
 
 from kafka._native import i64
+from kafka.core.arguments import Deserialize
 from kafka.core.consume.record import ConsumerRecord
-from kafka.core.deserialize import Deserialize
 from kafka.errors import CorruptRecordError, KafkaError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
 from kafka.records import (

@@ -1,4 +1,4 @@
-"""What a listener with SASL lets pass: the dialogue around a mechanism, from the server's side.
+"""Which requests a listener with SASL admits: the dialogue around a mechanism, from the server's side.
 
 As measured on Apache Kafka 4.3.0 (KIP-43, KIP-152, KIP-368):
 
@@ -50,10 +50,10 @@ class SaslServerState(enum.Enum):
 
 
 class SaslResult(NamedTuple):
-    """What becomes of a request that is not the broker's to answer.
+    """What to do about a request that the broker does not answer.
 
     ``token``: to be sent as a frame without a header. ``is_last``: the connection ends behind it. ``is_delayed``: all
-    that only after the delay. Neither response nor token, and last: hang up.
+    that only after the delay. Neither response nor token, and last: close the connection.
     """
 
     response: Response | None = None
@@ -62,8 +62,8 @@ class SaslResult(NamedTuple):
     is_delayed: bool = False
 
 
-HANG_UP: Final = SaslResult(is_last=True)
-END_LATER: Final = SaslResult(is_last=True, is_delayed=True)
+CLOSE_NOW: Final = SaslResult(is_last=True)
+CLOSE_DELAYED: Final = SaslResult(is_last=True, is_delayed=True)
 
 
 class SaslServer:
@@ -77,7 +77,7 @@ class SaslServer:
         self, mechanisms: Sequence[str], begin: Callable[[str], ServerMechanism], lifetime_ms: int = 0
     ) -> None:
         self.user: str | None = None
-        """Who has been let in; None before."""
+        """Who is authenticated; None before."""
         self.state = SaslServerState.START
         self.mechanism_name: str | None = None
         self.expires_at: float | None = None
@@ -96,7 +96,7 @@ class SaslServer:
         return self.state is SaslServerState.TOKENS
 
     def admit(self, request: Request[Any], version: int, now: float) -> SaslResult | None:
-        """What becomes of a request; None: the broker answers it."""
+        """What to do about a request; None: the broker answers it."""
         state = self.state
         if state is SaslServerState.DONE:
             return self._while_open(request, version, now)
@@ -106,13 +106,13 @@ class SaslServer:
             return self._handshake(request, version)
         if isinstance(request, ApiVersionsRequest) and state is SaslServerState.START:
             return None
-        return self._end(HANG_UP)
+        return self._end(CLOSE_NOW)
 
     def admit_unknown(self, is_api_versions: bool, now: float) -> SaslResult | None:
         """The same for a request that cannot be read: of ApiVersions in an unknown version, or of anything else."""
         if self.state is SaslServerState.DONE:
-            return self._end(HANG_UP) if self.expires_at is not None and now >= self.expires_at else None
-        return None if is_api_versions and self.state is SaslServerState.START else self._end(HANG_UP)
+            return self._end(CLOSE_NOW) if self.expires_at is not None and now >= self.expires_at else None
+        return None if is_api_versions and self.state is SaslServerState.START else self._end(CLOSE_NOW)
 
     def answered(self, response: Response | None) -> None:
         """What the broker answered to a request that passed: ApiVersions is had once."""
@@ -129,7 +129,7 @@ class SaslServer:
             answer = self._step(data, now)
         except SaslError as error:
             self.failure = str(error)
-            return self._end(END_LATER)
+            return self._end(CLOSE_DELAYED)
         return SaslResult(token=answer)
 
     # -- inside ------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class SaslServer:
                 return self._handshake_again(request, version)
         if is_over:
             self.failure = "the session is over, and was not renewed"
-            return self._end(HANG_UP)
+            return self._end(CLOSE_NOW)
         return None  # SaslHandshake and SaslAuthenticate, too: their handlers say ILLEGAL_SASL_STATE
 
     def _while_authenticating(self, request: Request[Any], version: int, now: float) -> SaslResult:
@@ -156,7 +156,7 @@ class SaslServer:
             response = SaslHandshakeResponse(error_code=code, mechanisms=[])
         elif isinstance(request, ApiVersionsRequest):
             response = ApiVersionsResponse(error_code=code, api_keys=[])
-        return self._end(END_LATER._replace(response=response))
+        return self._end(CLOSE_DELAYED._replace(response=response))
 
     def _handshake(self, request: SaslHandshakeRequest, version: int) -> SaslResult:
         name = request.mechanism
@@ -164,7 +164,7 @@ class SaslServer:
             self.failure = "a mechanism that is not enabled"
             code = int(UnsupportedSaslMechanismError.errno or 0)
             response = SaslHandshakeResponse(error_code=code, mechanisms=list(self._mechanisms))
-            return self._end(END_LATER._replace(response=response))
+            return self._end(CLOSE_DELAYED._replace(response=response))
         self.mechanism_name = name
         self._mechanism = self._begin(name)
         self.state = SaslServerState.REQUESTS if version else SaslServerState.TOKENS
@@ -173,7 +173,7 @@ class SaslServer:
     def _handshake_again(self, request: SaslHandshakeRequest, version: int) -> SaslResult:
         if request.mechanism not in self._mechanisms:
             self.failure = "re-authentication with a mechanism that is not enabled"
-            return self._end(HANG_UP)
+            return self._end(CLOSE_NOW)
         before = self.mechanism_name
         verdict = self._handshake(request, version)
         if request.mechanism != before:
@@ -183,14 +183,14 @@ class SaslServer:
     def _authenticate(self, request: SaslAuthenticateRequest, now: float) -> SaslResult:
         if self._mechanism is None:
             self.failure = "re-authentication with another mechanism"
-            return self._end(END_LATER)
+            return self._end(CLOSE_DELAYED)
         try:
             answer = self._step(request.auth_bytes, now)
         except SaslError as error:
             self.failure = str(error)
             code = int(SaslAuthenticationFailedError.errno or 0)
             response = SaslAuthenticateResponse(error_code=code, error_message=str(error), auth_bytes=b"")
-            return self._end(END_LATER._replace(response=response))
+            return self._end(CLOSE_DELAYED._replace(response=response))
         lifetime_ms = self._lifetime_ms if self.state is SaslServerState.DONE else 0
         return SaslResult(
             SaslAuthenticateResponse(

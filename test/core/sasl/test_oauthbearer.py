@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka.core.sasl import SaslError
-from kafka.core.sasl.oauthbearer import OauthBearerClient
+from kafka.core.sasl.mechanism import OauthBearerClient
 
 
 def test_the_token_is_shown_as_in_rfc_7628():

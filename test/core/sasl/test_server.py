@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.core.sasl.plain import PlainServer
+from kafka.core.sasl.mechanism import PlainServer
 from kafka.core.sasl.scram import SCRAM_SHA_256, ScramServer, new_credential
-from kafka.core.sasl.server import END_LATER, HANG_UP, REAUTHENTICATION_PAUSE_S, SaslServer, SaslServerState
+from kafka.core.sasl.server import CLOSE_DELAYED, CLOSE_NOW, REAUTHENTICATION_PAUSE_S, SaslServer, SaslServerState
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -57,8 +57,8 @@ def test_a_refusal_comes_late_and_is_the_last_word():
     assert verdict.is_last
     assert verdict.is_delayed
     assert server.failure == "Authentication failed: Invalid username or password"
-    assert handshake(server) == HANG_UP
-    assert authenticate(server) == HANG_UP
+    assert handshake(server) == CLOSE_NOW
+    assert authenticate(server) == CLOSE_NOW
 
 
 def test_versions_that_were_refused_may_be_asked_for_again():
@@ -67,7 +67,7 @@ def test_versions_that_were_refused_may_be_asked_for_again():
         assert server.admit(VERSIONS, 3, 0) is None
         server.answered(ApiVersionsResponse(error_code=42, api_keys=[]))
     assert server.admit_unknown(True, 0) is None
-    assert server.admit_unknown(False, 0) == HANG_UP
+    assert server.admit_unknown(False, 0) == CLOSE_NOW
 
 
 def test_unknown_requests_are_for_the_broker_while_the_session_lasts():
@@ -75,7 +75,7 @@ def test_unknown_requests_are_for_the_broker_while_the_session_lasts():
     handshake(server)
     authenticate(server)
     assert server.admit_unknown(False, 2.9) is None
-    assert server.admit_unknown(False, 3.0) == HANG_UP
+    assert server.admit_unknown(False, 3.0) == CLOSE_NOW
 
 
 def test_tokens_may_come_without_headers():
@@ -87,7 +87,7 @@ def test_tokens_may_come_without_headers():
     assert server.user == "alice"
     refused = machine()
     handshake(refused, version=0)
-    assert refused.token(b"\0alice\0wrong", 0) == END_LATER
+    assert refused.token(b"\0alice\0wrong", 0) == CLOSE_DELAYED
     assert not refused.takes_tokens
 
 
@@ -99,7 +99,7 @@ def test_a_session_ends_in_time_unless_renewed():
     handshake(server, now=12.999)
     authenticate(server, now=12.999)
     assert server.admit(METADATA, 1, 15.0) is None
-    assert server.admit(METADATA, 1, 16.0) == HANG_UP
+    assert server.admit(METADATA, 1, 16.0) == CLOSE_NOW
 
 
 @pytest.mark.parametrize("after_s", [0.0, REAUTHENTICATION_PAUSE_S - 0.01, REAUTHENTICATION_PAUSE_S])
@@ -121,11 +121,11 @@ def test_a_session_keeps_user_and_mechanism():
     handshake(other)
     authenticate(other)
     assert handshake(other, SCRAM_SHA_256).response.error_code == 0
-    assert authenticate(other, b"n,,n=alice,r=x") == END_LATER
+    assert authenticate(other, b"n,,n=alice,r=x") == CLOSE_DELAYED
     unknown = machine(3000)
     handshake(unknown)
     authenticate(unknown)
-    assert handshake(unknown, "GSSAPI") == HANG_UP
+    assert handshake(unknown, "GSSAPI") == CLOSE_NOW
 
 
 STEPS = st.one_of(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.core.sasl import SaslError
-from kafka.core.sasl.plain import PlainClient, PlainServer
+from kafka.core.sasl.mechanism import PlainClient, PlainServer
 
 USERS = {"alice": "secret", "bjørn": "pässwörd"}
 
