@@ -151,13 +151,13 @@ class Future(Generic[T]):
                 except Exception:
                     if self.error_on_callbacks:
                         raise
-                    log.exception("an error in a callback of a future")
+                    log.exception("future callback raised; ignoring it")
                 except BaseException:
                     # Elsewhere than in the main thread nobody pressed Ctrl-C: a callback called sys.exit(). That would
                     # end the loop's thread in silence, and with it everything that others wait for.
                     if self.error_on_callbacks or threading.current_thread() is threading.main_thread():
                         raise
-                    log.exception("a callback of a future wanted to end its thread, which goes on")
+                    log.exception("future callback raised SystemExit or KeyboardInterrupt; ignoring it")
 
 
 def _bind(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:

@@ -81,6 +81,6 @@ class LimitedLog:
         for found in self._kinds.values():
             if found.left_out and found.last is not None:
                 level, text, args = found.last
-                self._log.log(level, f"%d more lines were left out, the last one was: {text}", found.left_out, *args)
+                self._log.log(level, f"suppressed %d similar lines, the last was: {text}", found.left_out, *args)
             found.left_out = 0
             found.last = None

@@ -44,7 +44,7 @@ def test_a_flush_tells_what_was_left_out_once(bench: Bench) -> None:
         bench.limited.warning("a", "record %d", number)
     bench.lines()
     bench.limited.flush()
-    assert bench.lines() == ["3 more lines were left out, the last one was: record 4"]
+    assert bench.lines() == ["suppressed 3 similar lines, the last was: record 4"]
     bench.limited.flush()
     assert bench.lines() == []
     bench.clock.advance(10.0)

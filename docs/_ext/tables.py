@@ -16,9 +16,10 @@
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
 ``.. kafka-worker-metrics-table::``    what Prometheus is told of a worker, from ``kafka/tasks/health/metrics.py``
 ``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/config.py``
-``.. kafka-broker-releases-table::``   releases that it emulates and what it lacks of each, from ``releases.py``
+``.. kafka-broker-releases-table::``   releases that it emulates and what it lacks of each, from ``emulation.py``
 ``.. kafka-faults-table::``            what a fault may do, from ``kafka/broker/faults/``
 ``.. kafka-methods-table:: NAME``      public methods of a public class, with the first sentence of each docstring
+``.. kafka-logs-table:: PACKAGES``     what is logged at WARNING and above, from the calls in these packages
 ``.. kafka-docstring:: MODULE``        what a module says of itself to users, without its first paragraph and its inside
 
 A new generated table is one more function that returns rows, and its line in :func:`setup`. What is more than a table
@@ -406,6 +407,34 @@ def releases_rows() -> Rows:
         )
 
 
+LOG_LEVELS = {"warning": "WARNING", "error": "ERROR", "exception": "ERROR, with a traceback"}
+
+
+def logs_rows(packages: str) -> Rows:
+    """Messages of the loggers of these packages (their names parted by commas), in the order of the loggers."""
+    yield ("logger", "level", "message")
+    for package in packages.split(","):
+        home = ROOT / "kafka" / package
+        for path in sorted(home.rglob("*.py")) if home.is_dir() else [home.with_suffix(".py")]:
+            logger = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                text = _logged(node)
+                if text:
+                    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                    yield (f"``{logger}``", LOG_LEVELS[node.func.attr], f"``{text}``")
+
+
+def _logged(node: ast.AST) -> str:
+    """The format of a call such as ``log.warning("...", ...)``; empty for any other node."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
+        return ""
+    owner, text = node.func.value, node.args[0]
+    is_logger = isinstance(owner, ast.Name) and owner.id in ("log", "logger")
+    if not is_logger or node.func.attr not in LOG_LEVELS or not isinstance(text, ast.Constant):
+        return ""
+    return "" if text.value.strip() == "%s" else str(text.value)
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
     package = ROOT / "kafka"
@@ -414,16 +443,16 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-import-table": (import_rows, ARCHITECTURE, 0),
         "kafka-settings-table": (settings_rows, package / "config.py", 1),
         "kafka-settings-later": (settings_later, package / "config.py", 0),
-        "kafka-recoveries-table": (recoveries_rows, package / "core" / "produce" / "action.py", 0),
-        "kafka-identity-recoveries-table": (identity_recoveries_rows, package / "core" / "produce" / "action.py", 0),
+        "kafka-recoveries-table": (recoveries_rows, package / "core" / "produce" / "errors.py", 0),
+        "kafka-identity-recoveries-table": (identity_recoveries_rows, package / "core" / "produce" / "errors.py", 0),
         "kafka-transaction-recoveries-table": (
-            transaction_recoveries_rows, package / "core" / "produce" / "recoveries.py", 0,
+            transaction_recoveries_rows, package / "core" / "produce" / "errors.py", 0,
         ),
         "kafka-group-reactions-table": (
-            group_reactions_rows, package / "core" / "group" / "classic_reactions.py", 0,
+            group_reactions_rows, package / "core" / "group" / "classic.py", 0,
         ),
         "kafka-share-reactions-table": (
-            share_reactions_rows, package / "core" / "share" / "reactions.py", 0,
+            share_reactions_rows, package / "core" / "share" / "session.py", 0,
         ),
         "kafka-codecs-table": (codecs_rows, package / "records" / "compression.py", 0),
         "kafka-states-table": (states_rows, package / "core" / "states.py", 1),
@@ -433,9 +462,10 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-options-later": (options_later, package / "tasks" / "options.py", 0),
         "kafka-worker-metrics-table": (worker_metrics_rows, package / "tasks" / "health" / "metrics.py", 0),
         "kafka-broker-settings-table": (broker_settings_rows, package / "broker" / "settings.py", 0),
-        "kafka-broker-releases-table": (releases_rows, package / "broker" / "releases.py", 0),
+        "kafka-broker-releases-table": (releases_rows, package / "broker" / "emulation.py", 0),
         "kafka-methods-table": (methods_rows, package / "__init__.py", 1),
         "kafka-faults-table": (faults_rows, package / "broker" / "faults" / "rule.py", 0),
+        "kafka-logs-table": (logs_rows, package / "future.py", 1),
         "kafka-docstring": (docstring, package / "broker" / "faults" / "__init__.py", 1),
     }
     for name, (rows, depends_on, arguments) in tables.items():

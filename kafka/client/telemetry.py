@@ -154,7 +154,7 @@ class ClientTelemetryReporter:
             else:
                 answered(outcome, now)
                 if self._machine.error is not None:
-                    log.debug("%s was refused: %r", type(request).__name__, self._machine.error)
+                    log.debug("broker rejected %s: %r", type(request).__name__, self._machine.error)
             self._after()
 
         target = self._target()
@@ -339,11 +339,11 @@ class HasTelemetry:
             if limit_s > 0:
                 host.call(run, timeout_s=limit_s)
         except KafkaError as error:
-            log.debug("the last push of metrics failed: %s", error)
+            log.debug("terminating telemetry push failed: %s", error)
         try:
             host.call(telemetry.close)
         except KafkaError:
-            log.debug("telemetry could not be closed")
+            log.debug("closing telemetry failed")
 
 
 def _offers(connection: BrokerConnection) -> bool:
@@ -375,7 +375,11 @@ def _fitting(points: list[MetricPoint], resource: Mapping[str, str], codec: int,
             break
         if count == len(points):
             order = sorted(points, key=lambda point: len(point.attributes))
-            log.info("metrics of %d bytes are more than the broker takes (%d): some are left out", len(data), max_bytes)
+            log.info(
+                "telemetry push of %d bytes exceeds the broker's limit (%d); leaving out some metrics",
+                len(data),
+                max_bytes,
+            )
         count = min(count - 1, count * max_bytes // len(data))
     return data if count or not points else b""
 

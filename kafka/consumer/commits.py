@@ -51,7 +51,7 @@ class OffsetCommitCallbacks:
             try:
                 callback(dict(offsets), _commit_response(offsets) if error is None else error)
             except Exception:
-                log.exception("an error in the callback of a commit")
+                log.exception("commit callback raised; ignoring it")
 
 
 def _commit_response(offsets: Offsets) -> OffsetCommitResponse:

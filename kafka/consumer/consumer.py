@@ -130,7 +130,7 @@ OffsetsToCommit = Mapping[TopicPartition, "OffsetAndMetadata | int"]
 
 
 def _log_failed_commit(error: BaseException) -> None:
-    log.warning("auto-commit of the last positions: %s", error)
+    log.warning("auto-commit on close failed, other members will read again what is not committed: %s", error)
 
 
 def _read_all(driver: ConsumerDriver, names: frozenset[str]) -> None:
@@ -1050,7 +1050,7 @@ class KafkaConsumer(HasTelemetry):
     def _end_after_call(self, autocommit: bool, give_up_at: float) -> None:
         fault = self._end(autocommit, give_up_at)
         if fault is not None:
-            log.error("while the consumer was closed: %s", fault)
+            log.error("error while closing the consumer: %s", fault)
 
     def _end(self, autocommit: bool, give_up_at: float) -> KafkaError | None:
         """All that is left to do when calls are refused. What the listener raised."""
@@ -1097,7 +1097,7 @@ class KafkaConsumer(HasTelemetry):
             settled = self._host.submit(commits.settled)
             settled.wait(max(give_up_at - clock(), 0.0))
         except IllegalStateError as error:  # the client that it lives on is closed
-            log.info("the consumer could not leave its group: %s", error)
+            log.info("closing the consumer without leaving its group: %s", error)
         membership.callbacks.run()
         return fault
 

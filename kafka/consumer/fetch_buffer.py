@@ -270,7 +270,7 @@ class RecordNotifier:
             self._told.append(error)
             self._deliver_soon()  # others may have something that nobody would tell of again
             if self._on_error is None:
-                log.exception("a partition cannot be read")
+                log.exception("cannot read a partition; it stays at its position until seek()")
             else:
                 self._on_error(error)
             return

@@ -244,7 +244,7 @@ class GroupDriver:
             self._on_news()
             self._loop.call_soon(self.on_pending)
         elif isinstance(effect, ForgetCoordinator):
-            log.info("group %s: looking for the coordinator again: %s", self.machine.group_id, effect.error)
+            log.info("group %s: coordinator lost, rediscovering: %s", self.machine.group_id, effect.error)
             self._client.coordinators.forget(self._coordinator)
         elif isinstance(effect, ReportError):
             self._on_report(effect.error, effect.is_fatal)
@@ -379,7 +379,7 @@ def check_group_settings(settings: Mapping[str, Any], given: Mapping[str, Any]) 
         if said and said[0] in GROUP_ONLY_SETTINGS:
             raise KafkaConfigurationError(f"{said[0]}: that is for consumer groups, and there is no group_id")
         if said:
-            log.warning("there is no group_id, so nothing is committed, and %s do nothing", ", ".join(said))
+            log.warning("no group_id is set: nothing is committed, and %s have no effect", ", ".join(said))
         return
     protocol = settings["group_protocol"]
     excluded, why = _NOT_WITH[protocol]

@@ -54,7 +54,7 @@ class ConsumerInterceptors:
                     raise TypeError(f"on_consume returned {type(made).__name__}, and no dict of lists of records")
                 records = {partition: list(of_partition) for partition, of_partition in made.items() if of_partition}
             except Exception:
-                log.exception("an error in on_consume of an interceptor: the records go on as they were")
+                log.exception("interceptor's on_consume raised; returning the records unchanged")
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -72,4 +72,4 @@ class ConsumerInterceptors:
                 try:
                     method(*arguments)
                 except Exception:
-                    log.exception("an error in %s of an interceptor", name)
+                    log.exception("interceptor's %s raised; ignoring it", name)

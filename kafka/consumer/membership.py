@@ -157,7 +157,7 @@ class InitialOffsets:
                 continue
             told.add(type(error))
             if error.retriable or isinstance(error, _TRANSIENT_ERRORS):
-                log.info("the committed offsets are looked up again: %s", error)
+                log.info("fetching committed offsets failed, retrying: %s", error)
             else:
                 self._on_trouble(error)
         wait_s = self._client.retry_backoff.delay_s(1) if retriable else RETRY_S
@@ -369,12 +369,15 @@ class GroupMembership:
     def _revoke(self, effect: Revoke) -> Steps:
         commits = self._commits
         assert commits is not None
-        log.info("revoked: %s", _partitions_text(effect.partitions))
+        log.info("revoked partitions: %s", _partitions_text(effect.partitions))
         if self._auto_commit_s is not None:
             try:
                 yield self._host.submit(commits.commit, self.changed(), self._timeout_s)
             except KafkaError as error:
-                log.warning("the offsets of revoked partitions were not committed: %s", error)
+                log.warning(
+                    "auto-commit before revocation failed, other members will read again what is not committed: %s",
+                    error,
+                )
         yield self._host.submit(commits.settled)
         fault = self._tell("on_partitions_revoked", effect.partitions)
         # The partitions go to other members only when no commit is in flight. A later answer would be of a former
@@ -385,14 +388,16 @@ class GroupMembership:
             raise fault
 
     def _lose(self, effect: Lose) -> Steps:
-        log.warning("lost, as the group has gone on without this member: %s", _partitions_text(effect.partitions))
+        log.warning(
+            "lost partitions, the group has rebalanced without this member: %s", _partitions_text(effect.partitions)
+        )
         fault = self._tell("on_partitions_lost", effect.partitions)
         yield self._host.submit(self._take_away, effect)
         if fault is not None:
             raise fault
 
     def _assign(self, effect: Assign) -> Steps:
-        log.info("assigned: %s", _partitions_text(effect.owned))
+        log.info("assigned partitions: %s", _partitions_text(effect.owned))
         yield self._host.submit(self._driver.assign, sorted(effect.owned), effect.added)
         for partition in effect.added:
             self._known.pop(partition, None)
@@ -500,7 +505,7 @@ class GroupMembership:
             self._auto_commit_at = min(self._auto_commit_at, self._host.loop.time() + RETRY_COMMIT_S)
             self.on_soon()
         elif not isinstance(error, Cancelled):
-            log.warning("auto-commit: %s", error)
+            log.warning("auto-commit failed, retrying at the next interval: %s", error)
 
 
 def _partitions_text(partitions: Iterable[TopicPartition]) -> str:

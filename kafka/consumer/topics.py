@@ -142,7 +142,7 @@ class SubscribedTopics:
 
     def _look_failed(self, error: BaseException) -> None:
         if self._matches is not None:
-            log.debug("the topics could not be listed: %s", error)
+            log.debug("cannot list topics for the pattern, retrying: %s", error)
             self._alarm.set(self._client.loop.time() + self._client.retry_backoff.delay_s(3))
 
     def note_found(self, names: Iterable[str]) -> None:
@@ -193,7 +193,7 @@ class SubscribedTopics:
     def _learn_failed(self, error: BaseException) -> None:
         self._asked_ids = frozenset()
         level = logging.WARNING if isinstance(error, UnsupportedVersionError) else logging.DEBUG
-        log.log(level, "the names of topics could not be learnt: %s", error)
+        log.log(level, "cannot look up topic names by id, retrying: %s", error)
 
     # -- troubles ------------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class SubscribedTopics:
                 self._on_trouble(type(error)(f"topic {name}"))
             elif isinstance(error, UnknownTopicOrPartitionError):
                 self._told[name] = (error, now)
-                log.warning("topic %s is not there (yet); it is read as soon as it is", name)
+                log.warning("topic %s does not exist yet; waiting for it", name)
         if awaits:
             cluster.request_update()  # after the back-off, which grows while nothing changes
         self._tell_missing()

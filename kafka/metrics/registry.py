@@ -119,4 +119,4 @@ class Metrics:
             try:
                 run(*arguments)
             except Exception:
-                log.exception("an error in %s of a metrics reporter", method)
+                log.exception("metrics reporter's %s raised; ignoring it", method)

@@ -193,7 +193,7 @@ class ProducerDriver:
         if not self.is_closed:
             left = sum(pending_records.records_count for pending_records in self.accumulator.incomplete)
             if left:
-                log.warning("the producer was closed with %d records that had no answer yet: they fail", left)
+                log.warning("producer closed with %d unacknowledged records; failing them", left)
             self.is_closed = self.accumulator.is_closed = True
             self.sender.abort()
             self._alarm.set(inf)

@@ -66,7 +66,7 @@ class Interceptors:
                     raise TypeError(f"on_send returned {type(made).__name__}, and not a ProducerRecord")
                 record = made
             except Exception:
-                log.exception("an error in on_send of an interceptor: the record goes on as it was")
+                log.exception("interceptor's on_send raised; sending the record unchanged")
         return record
 
     def watch(self, record: ProducerRecord, future: FutureRecordMetadata) -> None:
@@ -92,7 +92,7 @@ class Interceptors:
                 try:
                     method(metadata, error)
                 except Exception:
-                    log.exception("an error in on_acknowledgement of an interceptor")
+                    log.exception("interceptor's on_acknowledgement raised; ignoring it")
 
     def close(self) -> None:
         for one in self._all:
@@ -101,7 +101,7 @@ class Interceptors:
                 try:
                     method()
                 except Exception:
-                    log.exception("an error in close of an interceptor")
+                    log.exception("interceptor's close raised; ignoring it")
 
 
 def _no_metadata(record: ProducerRecord, partition: int) -> RecordMetadata:

@@ -457,7 +457,7 @@ class KafkaProducer(RecordSender, HasTelemetry):
                 try:
                     close()
                 except Exception:
-                    log.exception("an error in close of %s", name)
+                    log.exception("close of %s raised; ignoring it", name)
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -794,5 +794,5 @@ class KafkaProducer(RecordSender, HasTelemetry):
             except FatalTransactionError as error:
                 return error
             except KafkaError as error:  # its text alone: a cause may be a user's error, with a secret of theirs
-                log.warning("a transaction could not be aborted: %s", error)
+                log.warning("cannot abort the transaction, the broker will when it times out: %s", error)
         return None

@@ -551,7 +551,7 @@ class Transactions:
     def _added(self, outcome: object) -> None:
         self._is_adding = False
         if isinstance(outcome, BaseException) and not isinstance(outcome, (TransactionError, Cancelled)):
-            log.error("adding partitions to a transaction", exc_info=outcome)
+            log.error("adding partitions to the transaction failed; it can only be aborted", exc_info=outcome)
             self.machine.failed(TransactionRequestKind.ADD_PARTITIONS, outcome)
         self._pump_soon()
 

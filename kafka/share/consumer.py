@@ -311,7 +311,7 @@ class KafkaShareConsumer(HasTelemetry):
         try:
             self._host.wait(self._polling.submit(self._driver.close, timeout_s), timeout_s + 1)
         except KafkaTimeoutError:
-            log.warning("the loop did not close the consumer within %g s", timeout_s + 1)
+            log.warning("closing the consumer took longer than %g s; continuing without waiting", timeout_s + 1)
         finally:
             self._end_telemetry(timeout_s)
             self._stop_counting()

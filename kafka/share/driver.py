@@ -151,7 +151,7 @@ class PartitionLeaders:
     def _tell_of_missing_topics(self) -> None:
         missing = {topic for topic in self.topics if self._is_missing(topic)}
         for topic in sorted(missing - self._told):
-            log.warning("topic %s is not there (yet); it is read as soon as it is", topic)
+            log.warning("topic %s does not exist yet; waiting for it", topic)
         self._told = missing
 
     def _is_missing(self, topic: str) -> bool:
@@ -453,7 +453,13 @@ class ShareConsumerDriver:
                 self._give_up(outcome.error)
             else:
                 level = _level(reaction.told, leader.failures)
-                log.log(level, "%s: the session with node %s ended: %s", self.group_id, leader.node_id, outcome.error)
+                log.log(
+                    level,
+                    "group %s: share session with node %s ended: %s",
+                    self.group_id,
+                    leader.node_id,
+                    outcome.error,
+                )
                 if reaction.told:
                     self._events.on_trouble(outcome.error)
         if not leader.session.is_wanted:
@@ -479,7 +485,7 @@ class ShareConsumerDriver:
             why = why or outcome.error or next(iter(outcome.partition_errors.values()), None)
             if self._closing is None:
                 log.warning(
-                    "%s: %d records held on node %s are lost: %s",
+                    "group %s: lost the acquisition locks of %d records on node %s, they will be delivered again: %s",
                     self.group_id, count, leader.node_id, why or "their locks have ended",
                 )  # fmt: skip
         if lost:
@@ -538,7 +544,13 @@ class ShareConsumerDriver:
         state = self._membership.state
         if outcome.error is not None and state is not ShareMemberState.FATAL:
             level = _level(outcome.told, self._membership.failures)
-            log.log(level, "%s: heartbeat of member %s: %s", self.group_id, self.member_id, outcome.error)
+            log.log(
+                level,
+                "group %s: heartbeat of member %s failed, retrying: %s",
+                self.group_id,
+                self.member_id,
+                outcome.error,
+            )
             if outcome.told and self._closing is None:
                 self._events.on_trouble(outcome.error)
         if self._closing is not None and state in (ShareMemberState.LEFT, ShareMemberState.FATAL):
@@ -553,7 +565,7 @@ class ShareConsumerDriver:
         if self._closing is not None:
             return
         error = _error_with_hint(error, self.group_id)
-        log.error("%s: member %s gives up: %s", self.group_id, self.member_id, error)
+        log.error("group %s: member %s stops, no heartbeat can succeed: %s", self.group_id, self.member_id, error)
         self._membership.give_up(error)
         self._heartbeats.stop()
         self._leaders.stop_looking()

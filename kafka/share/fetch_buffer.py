@@ -323,7 +323,7 @@ class ShareEventDispatcher:
             try:
                 call_back(self.commit_callback, answered)
             except Exception:
-                log.exception("an error in the share consumer's acknowledgement commit callback")
+                log.exception("acknowledgement commit callback raised; ignoring it")
         if self._callbacks.get("on_acknowledged") is not None:
             self._call("on_acknowledged", acknowledged_of(answered))
 
@@ -349,7 +349,7 @@ class ShareEventDispatcher:
         try:
             callback(*args)
         except Exception:
-            log.exception("an error in the share consumer's %s", name)
+            log.exception("share consumer's %s callback raised; ignoring it", name)
 
 
 def call_back(callback: CommitCallback, answered: Iterable[AcknowledgementResult]) -> None:
@@ -403,7 +403,7 @@ class Deserializers:
                     self._buffer.put_back(taken[count:])
                     return taken[:count]
                 self._buffer.put_back(taken[1:])
-                log.error("%r cannot be deserialized and is released", record)
+                log.error("cannot deserialize %r; releasing it", record)
                 release(record)
                 raise
             except BaseException:

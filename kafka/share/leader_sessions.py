@@ -389,7 +389,7 @@ class LeaderSession:
         try:
             outcome = self.session.on_response(exchange, response, sent_at, now)
         except Exception as error:
-            log.exception("node %s: an answer of %s cannot be taken in", self.node_id, type(response).__name__)
+            log.exception("node %s: cannot process a response of %s", self.node_id, type(response).__name__)
             self._failed(error, exchange)
             return
         self.lanes.close_former()

@@ -623,9 +623,9 @@ def test_settings_of_groups_without_a_group_are_told_and_do_no_harm(
         bootstrap_servers=served, enable_auto_commit=True, auto_commit_interval_ms=1000, session_timeout_ms=30_000
     ) as consumer:
         assert consumer.topics() is not None
-    told = "nothing is committed, and enable_auto_commit, auto_commit_interval_ms, session_timeout_ms do nothing"
+    told = "nothing is committed, and enable_auto_commit, auto_commit_interval_ms, session_timeout_ms have no effect"
     assert [record.message for record in caplog.records if record.name.endswith("consumer.group")] == [
-        f"there is no group_id, so {told}"
+        f"no group_id is set: {told}"
     ]
     caplog.clear()
     KafkaConsumer(bootstrap_servers=served, enable_auto_commit=False).close()

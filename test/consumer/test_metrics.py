@@ -232,7 +232,7 @@ def test_an_error_in_one_is_logged_and_changes_nothing(
         consumer.commit()
     assert seen.records == COUNT and seen.commits and seen.is_closed
     for method in ("on_consume", "on_commit", "close"):
-        assert f"an error in {method} of an interceptor" in caplog.text
+        assert f"interceptor's {method} raised" in caplog.text
 
 
 def test_what_has_none_of_the_methods_is_refused() -> None:

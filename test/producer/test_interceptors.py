@@ -83,7 +83,7 @@ def test_an_error_of_an_interceptor_is_logged_and_changes_nothing(caplog: pytest
     logged = [record.getMessage() for record in caplog.records]
     assert sum("on_send" in text for text in logged) == 2
     assert sum("on_acknowledgement" in text for text in logged) == 1
-    assert sum("close of an interceptor" in text for text in logged) == 1
+    assert sum("interceptor's close raised" in text for text in logged) == 1
 
 
 def test_an_interceptor_is_told_of_records_that_failed_and_of_those_that_send_refused() -> None:

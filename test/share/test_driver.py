@@ -229,7 +229,7 @@ def test_a_broker_that_is_gone_is_told_once_in_the_log_and_not_with_every_attemp
     with caplog.at_level(logging.DEBUG, "kafka.share"):
         one.nodes[0].stop()
         one.run(30)
-    levels = [record.levelname for record in caplog.records if "the session with node" in record.getMessage()]
+    levels = [record.levelname for record in caplog.records if "share session with node" in record.getMessage()]
     assert levels[0] == "INFO"
     assert len(levels) > 2
     assert set(levels[1:]) == {"DEBUG"}
@@ -361,7 +361,7 @@ def test_a_topic_that_is_missing_is_told_once_each_time(
     caplog.set_level(logging.WARNING, "kafka.share.driver")
     Taker().consumer(machine.client(allow_auto_create_topics=False, all_topics=all_topics), "t", "later")
     machine.run(60)
-    assert caplog.messages == ["topic later is not there (yet); it is read as soon as it is"]
+    assert caplog.messages == ["topic later does not exist yet; waiting for it"]
     machine.create_topic("later")
     machine.run(10)
     machine.delete_topic("later")

@@ -662,7 +662,7 @@ def _open_transactions(
     for partition, told in found.items():
         if isinstance(told, _LEFT_OUT):
             log.warning(
-                "looking for transactions that hang: %s-%s was left out: %r", partition.topic, partition.partition, told
+                "finding hanging transactions: skipped %s-%s: %r", partition.topic, partition.partition, told
             )
     looked_at = results_or_raise(
         {partition: told for partition, told in found.items() if not isinstance(told, _LEFT_OUT)}

@@ -508,7 +508,7 @@ class Fetcher:
             elif position.buffered:  # the reader is not there yet, and may never come
                 self._back_off(position, now)
             elif self._policy.resets:
-                log.info("%s: looking for another position", error)
+                log.info("%s: resetting the offset by auto_offset_reset", error)
                 self._reset_by_policy(position)
             else:
                 position.set_error(
@@ -532,7 +532,7 @@ class Fetcher:
             self._back_off(position, now, refused_by=node)
             return False
         if position.failures == 0:
-            log.info("%s: fetching it again", error)
+            log.info("%s: fetch failed, retrying", error)
         self._back_off(position, now)
         return False
 
@@ -573,7 +573,7 @@ class Fetcher:
                 news = True
                 continue
             if position.failures == 0:
-                log.info("the position of %s is looked up again: %s", _name(position), answer)
+                log.info("resetting the offset of %s failed, retrying: %s", _name(position), answer)
             self._stale.add(position.partition.topic)
             self._back_off(position, now, refused_by=effect.leader)
         return news

@@ -676,7 +676,7 @@ class ClassicMember:
             self._attempts.want("the consumer polls again")
         elif is_late and self._may_stall:
             log.warning(
-                "group %s: this consumer leaves it, since poll() was not called for max_poll_interval_ms (%g s); raise "
+                "group %s: leaving the group, poll() was not called for max_poll_interval_ms (%g s); raise "
                 "that, or lower max_poll_records", self.group_id, self._max_poll_interval_s,
             )  # fmt: skip
             self._is_stalled = True

@@ -501,7 +501,11 @@ class ConsumerMember:
         self._due_at = min(self._due_at, now) if self._reconciler.is_free else self._due_at
 
     def rejoin(self, reason: str, now: float) -> None:
-        log.info("group %s: a rebalance was asked for (%s); the broker decides about them", self.group_id, reason)
+        log.info(
+            "group %s: ignoring a request to rebalance (%s): in the consumer group protocol the broker decides",
+            self.group_id,
+            reason,
+        )
 
     def metadata_changed(self, topics: Mapping[str, TopicSnapshot], now: float) -> None:
         """The names of topics are looked up by the next :meth:`poll`."""
@@ -730,7 +734,7 @@ class ConsumerMember:
                 self._effects.append(ReportError(error))
             self._put_off(now, reaction.at_once, reaction.after_s)
         elif reaction.then is HeartbeatErrorAction.REJOIN:
-            log.info("group %s: member %s joins anew: %s", self.group_id, self.member_id, error)
+            log.info("group %s: member %s rejoins: %s", self.group_id, self.member_id, error)
             self._fence(reaction.is_member, now, reaction.at_once)
         else:
             if error.errno == UNSUPPORTED_VERSION:

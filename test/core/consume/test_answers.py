@@ -60,7 +60,9 @@ def test_the_first_of_errors_in_a_row_is_logged(caplog: pytest.LogCaptureFixture
     for _ in range(3):
         rig.answer(rig.fetch(), p0=UNKNOWN)
         rig.now += 0.1
-        assert [message.partition(": ")[2] for message in caplog.messages] == ["t-0 at offset 0: fetching it again"]
+        assert [message.partition(": ")[2] for message in caplog.messages] == [
+            "t-0 at offset 0: fetch failed, retrying"
+        ]
 
 
 def test_an_answer_without_records_is_no_news() -> None:
@@ -196,7 +198,9 @@ def test_the_first_of_look_ups_in_vain_is_logged(caplog: pytest.LogCaptureFixtur
         rig.poll()
         waits.append(rig.fetcher.next_deadline - rig.now)
         rig.now = rig.fetcher.next_deadline
-        assert [message.partition(":")[0] for message in caplog.messages] == ["the position of t-0 is looked up again"]
+        assert [message.partition(":")[0] for message in caplog.messages] == [
+            "resetting the offset of t-0 failed, retrying"
+        ]
     assert waits == [1.0, 2.0, 3.0]
 
 
