@@ -107,6 +107,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "crc32c": ("wire.crc32c",),
     "google_crc32c": ("wire.crc32c",),
     "cramjam": ("records.compression",),
+    "re2": ("broker.groups.regex",),
     "opentelemetry": ("client.telemetry",),
     "rich": ("cli",),
     "prometheus_client": ("tasks.health.metrics",),

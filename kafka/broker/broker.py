@@ -333,7 +333,7 @@ class Broker:
                 self.offsets,
                 self.topics_image,
                 self.config,
-                self.metadata.configs("group"),
+                lambda group_id: self.metadata.config("group", group_id),
                 now=lambda: self._now,
                 epoch_ms=self.epoch_ms,
                 new_uuid=self.ids.new_topic_id,

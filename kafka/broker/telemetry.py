@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.config import INT, LIST, BrokerSetting, list_of
-from kafka.broker.groups.regex import check_regex, fits, new_work
+from kafka.broker.groups.regex import INSTALL, WorkLimit, check_regex, is_available, matches
 from kafka.errors import (
     BrokerResponseError,
     CorruptRecordError,
@@ -121,7 +121,9 @@ def patterns_of(match: str) -> dict[str, str]:
                 raise ValueError
             check_regex(pair[1].strip())
             found[pair[0].strip()] = pair[1].strip()
-        except (ValueError, InvalidRegularExpressionError):
+        except (ValueError, InvalidRegularExpressionError) as error:
+            if isinstance(error, InvalidRegularExpressionError) and not is_available():
+                raise InvalidConfigurationError(f"Client matching pattern {part}: {INSTALL}") from None
             raise InvalidConfigurationError(f"Illegal client matching pattern: {part}") from None
     return found
 
@@ -130,10 +132,10 @@ def requested_metrics(subscriptions: Iterable[Mapping[str, str]], attributes: Ma
     """What a client with these attributes is to push."""
     metrics: set[str] = set()
     interval_ms = DEFAULT_INTERVAL_MS
-    work = new_work()
+    limit = WorkLimit()
     for values in subscriptions:
         patterns = patterns_of(values.get(MATCH, ""))
-        if all(fits(pattern, attributes.get(name, ""), work) for name, pattern in patterns.items()):
+        if all(matches(pattern, attributes.get(name, ""), limit) for name, pattern in patterns.items()):
             metrics.update(list_of(values.get(METRICS, "")))
             interval_ms = min(interval_ms, int(values.get(INTERVAL_MS, DEFAULT_INTERVAL_MS)))
     return RequestedMetrics((EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics)), interval_ms)

@@ -35,6 +35,7 @@ from test.broker.raw_client import RawClient
 from test.broker.transactions.txn import OLD, init, produce
 from test.conformance.delivered import poll_until, take
 from test.support.either_broker import every_release
+from test.support.optional import needs_re2
 from test.support.waiting import eventually, look_until, until
 
 NewTopic = Callable[..., str]
@@ -133,6 +134,7 @@ def test_a_transactional_id_without_a_transaction_is_empty_and_one_that_never_wa
     assert admin.describe_transactions([]) == {}
 
 
+@needs_re2
 def test_listed_is_what_the_filters_let_through(
     admin: KafkaAdminClient, begin: Begin, new_topic: NewTopic, unique: Unique
 ) -> None:

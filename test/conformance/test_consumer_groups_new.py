@@ -38,6 +38,7 @@ from test.broker.raw_client import RawClient
 from test.conformance.delivered import poll_until, take
 from test.conformance.ready import wait_for_coordinator
 from test.support.either_broker import every_release
+from test.support.optional import needs_re2
 from test.support.waiting import until
 
 DEADLINE_S = 40.0
@@ -201,6 +202,7 @@ def test_partitions_are_shared_out_revoked_with_their_commits_and_taken_back(
     poll_until(lambda: first.assignment() == places(topic, 0, 1, 2, 3), first)
 
 
+@needs_re2
 def test_a_regular_expression_is_evaluated_by_the_broker(
     member: Callable[..., KafkaConsumer],
     new_topic: Callable[..., str],
@@ -222,6 +224,7 @@ def test_a_regular_expression_is_evaluated_by_the_broker(
     assert not described(raw, group).members[0].subscribed_topic_regex
 
 
+@needs_re2
 def test_a_wrong_regular_expression_is_an_error_and_another_one_works(
     member: Callable[..., KafkaConsumer], new_topic: Callable[..., str]
 ) -> None:

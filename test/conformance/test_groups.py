@@ -48,6 +48,7 @@ from test.broker.groups.requests import (
 )
 from test.broker.raw_client import RawClient
 from test.conformance.ready import wait_for_coordinator
+from test.support.optional import needs_re2
 from test.support.waiting import until
 
 DEADLINE_S = 30.0
@@ -500,6 +501,7 @@ def test_a_groups_own_session_timeout(connect: Callable[[], RawClient], raw: Raw
     until(lambda: consumers(raw, group).group_state == "Empty")
 
 
+@needs_re2
 def test_regular_expressions(
     connect: Callable[[], RawClient], raw: RawClient, group: str, topic: str
 ) -> None:

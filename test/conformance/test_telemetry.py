@@ -22,6 +22,7 @@ from kafka.wire.types import ZERO_UUID
 from test.conformance.delivered import take
 from test.support import jars, telemetry_plugin
 from test.support.apache_kafka import LATEST, ApacheKafka, refuse, require_apache_kafka
+from test.support.optional import needs_re2
 from test.support.waiting import WITHIN_S, eventually, until
 
 metrics_pb2 = pytest.importorskip("opentelemetry.proto.metrics.v1.metrics_pb2", reason="the extra telemetry")
@@ -76,6 +77,7 @@ def wait_for_last(plugged: Plugged, instance: UUID) -> list[bytes]:
     return [metrics for other, _, metrics in plugged.pushed() if other == instance]
 
 
+@needs_re2
 def test_a_producer_and_a_consumer_push_to_a_broker_that_wants_metrics(
     plugged: Plugged, unique: Callable[[str], str]
 ) -> None:
@@ -134,6 +136,7 @@ class Asker:
 INTERVAL_S = 0.3
 
 
+@needs_re2
 def test_every_rule_about_who_may_push_when_is_kafkas(plugged: Plugged, unique: Callable[[str], str]) -> None:
     """What each step is answered was measured on Apache Kafka 4.3.0."""
     name = unique("rules")

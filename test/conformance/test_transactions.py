@@ -38,6 +38,7 @@ from test.broker.transactions.txn import (
     verify,
 )
 from test.conformance.ready import GROUP, TRANSACTION, wait_for_coordinator
+from test.support.optional import needs_re2
 from test.support.waiting import eventually, look_until, until
 
 NOT_READY = (14, 15, 16, 51)
@@ -474,6 +475,7 @@ def test_what_a_partition_tells_of_its_producers(raw: TxnClient, name: str, new_
         assert raw.ask(request, 0).topics[0].partitions[0].error_code == code
 
 
+@needs_re2
 def test_transactions_are_described_and_listed(
     raw: TxnClient, unique: Callable[[str], str], name: str, new_topic: Callable[..., str]
 ) -> None:

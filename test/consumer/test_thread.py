@@ -17,6 +17,7 @@ from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
+from test.support.optional import needs_re2
 from test.support.waiting import until
 
 
@@ -65,6 +66,7 @@ READERS_OF_PATTERNS: dict[str, dict[str, str]] = {
 }
 
 
+@needs_re2
 @pytest.mark.parametrize("reader", READERS_OF_PATTERNS)
 def test_a_deleted_topic_of_a_pattern_is_not_made_again(served: str, reader: str) -> None:
     gone, stays = f"pattern-{reader}-gone", f"pattern-{reader}-stays"

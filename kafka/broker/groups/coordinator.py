@@ -96,7 +96,7 @@ STORAGE_RETRY_S: Final = 1.0
 class GroupCoordinator:
     """Every classic and consumer group of a broker, by name; share groups are elsewhere, and share the name space.
 
-    ``state_topic``: ``__consumer_offsets``; ``group_configs``: what was set for groups, by name; ``new_uuid``: for
+    ``state_topic``: ``__consumer_offsets``; ``group_config``: what was set for a group; ``new_uuid``: for
     member ids; ``is_share_group``: whether a name is a share group's. Times: monotonic s, and ``epoch_ms`` the time
     of day."""
 
@@ -106,7 +106,7 @@ class GroupCoordinator:
         offsets: OffsetStore,
         topics: TopicsImage,
         config: BrokerConfig,
-        group_configs: Mapping[str, Mapping[str, str]],
+        group_config: Callable[[str], Mapping[str, str]],
         *,
         now: Callable[[], float],
         epoch_ms: Callable[[], int],
@@ -117,7 +117,7 @@ class GroupCoordinator:
         self._offsets = offsets
         self._topics = topics
         self._config = config
-        self._group_configs = group_configs
+        self._group_config = group_config
         self._now = now
         self._epoch_ms = epoch_ms
         self._new_uuid = new_uuid
@@ -262,7 +262,7 @@ class GroupCoordinator:
         return ClassicLimits(number("group.max.size"), number("group.initial.rebalance.delay.ms"))
 
     def _settings(self, group_id: str) -> ConsumerSettings:
-        return consumer_settings(self._config.value, self._group_configs.get(group_id, {}))
+        return consumer_settings(self._config.value, self._group_config(group_id))
 
     # -- the classic protocol ----------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ members that subscribe with a regular expression get theirs with the second. Gro
 converted back (``group.consumer.migration.policy``).
 
 Different from Apache Kafka 4.3.0: a second JoinGroup or SyncGroup of a member that waits completes the first with
-REBALANCE_IN_PROGRESS (27), where there it is never answered; of regular expressions the rare classes of Unicode are
-refused, and so are very large ones (``regex.py`` and ``regex_syntax.py`` in ``kafka/broker/groups`` tell the limits);
+REBALANCE_IN_PROGRESS (27), where there it is never answered; regular expressions need the extra ``re2``, and very large
+ones are refused (``regex.py`` in ``kafka/broker/groups`` has the limits);
 where members are subscribed to different topics, ``uniform`` gives as many partitions to each, but perhaps others;
 racks are stored and not used; there are no streams groups; groups are listed in the order of their creation, members
 in the order of their joining.

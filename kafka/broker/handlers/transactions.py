@@ -19,11 +19,11 @@ transaction version (-1) is not written.
 Different from Apache Kafka 4.3.0: EndTxn is answered when the markers are written, not before, so that no client sees a
 Prepare state; a transaction that times out is aborted at once, not at the next check of every 10 s; AddPartitionsToTxn
 without any transaction is answered, not left waiting for ever; a transaction in a log that no coordinator knows is
-ended after ``transaction.max.timeout.ms``; a pattern of transactional ids may be refused as too large or too expensive
-(``regex.py`` in ``kafka/broker/groups`` tells the limits); an error message says more; WriteTxnMarkers is answered also
-with a partition twice in one marker (it is written once) and with a marker that has something to write before one that
-has not; when a marker of a higher coordinator epoch was written this way, Kafka's own coordinator waits for ever in a
-Prepare state, where here the transaction is completed, with a warning.
+ended after ``transaction.max.timeout.ms``; a pattern of transactional ids needs the extra ``re2``, and may be refused
+as too large (``regex.py`` in ``kafka/broker/groups`` has the limits); an error message says more; WriteTxnMarkers is
+answered also with a partition twice in one marker (it is written once) and with a marker that has something to write
+before one that has not; when a marker of a higher coordinator epoch was written this way, Kafka's own coordinator
+waits for ever in a Prepare state, where here the transaction is completed, with a warning.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from test.broker.groups.hand import HandGroup
+from test.support.optional import needs_re2
 
 
 def test_the_first_heartbeat_of_a_group_assigns_everything_at_epoch_2() -> None:
@@ -183,6 +184,7 @@ def test_a_static_member_that_stays_away_loses_its_place_with_its_session() -> N
     assert hand.advance(10.1) == ["a"]
 
 
+@needs_re2
 def test_a_regular_expression_is_resolved_for_the_second_heartbeat() -> None:
     hand = HandGroup()
     hand.topics.make("tt", 2)
@@ -193,6 +195,7 @@ def test_a_regular_expression_is_resolved_for_the_second_heartbeat() -> None:
     assert hand.group.subscribed_topics() == {"t", "tt"}
 
 
+@needs_re2
 def test_regular_expressions_are_resolved_every_10_s_at_most() -> None:
     hand = HandGroup()
     hand.join("a", regex="t+")
@@ -207,6 +210,7 @@ def test_regular_expressions_are_resolved_every_10_s_at_most() -> None:
     assert hand.group.subscribed_topics() == {"t", "tt"}
 
 
+@needs_re2
 def test_what_one_is_no_longer_subscribed_to_is_taken_before_there_is_a_new_target() -> None:
     hand = HandGroup()
     hand.join("a", regex="t+")

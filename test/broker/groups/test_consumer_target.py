@@ -9,6 +9,7 @@ import pytest
 from kafka.broker.groups.consumer_group import ConsumerGroup
 from kafka.broker.topics import TopicInfo
 from test.broker.groups.hand import HandGroup
+from test.support.optional import needs_re2
 
 
 def read_back(hand: HandGroup) -> None:
@@ -47,6 +48,7 @@ def test_topics_are_looked_at_when_they_were_told_to_have_changed() -> None:
     assert hand.beat("a").epoch == 3
 
 
+@needs_re2
 def test_after_a_restart_topics_and_expressions_are_looked_at_once() -> None:
     hand = HandGroup(2)
     hand.join("a")
@@ -69,6 +71,7 @@ def test_a_topic_that_is_gone_stays_assigned_until_the_next_target() -> None:
     assert hand.beat("a", topics=frozenset({"u"})).assignment == frozenset()
 
 
+@needs_re2
 def test_a_group_is_subscribed_to_what_any_member_is() -> None:
     hand = HandGroup()
     hand.join("a")
@@ -77,6 +80,7 @@ def test_a_group_is_subscribed_to_what_any_member_is() -> None:
     assert [hand.group.is_subscribed_to(name) for name in ("t", "xx", "u")] == [True, True, False]
 
 
+@needs_re2
 def test_expressions_are_resolved_again_after_10_s_if_topics_came_and_after_600_s_anyway() -> None:
     """GroupMetadataManager: REGEX_BATCH_REFRESH_MIN_INTERVAL_MS, group.consumer.regex.refresh.interval.ms."""
     hand = HandGroup()
@@ -97,6 +101,7 @@ def test_expressions_are_resolved_again_after_10_s_if_topics_came_and_after_600_
     assert topics_after(610.2) == {"t", "tt", "ttt"}
 
 
+@needs_re2
 def test_a_new_expression_is_resolved_though_no_topic_came() -> None:
     hand = HandGroup()
     hand.join("a", regex="t+")
@@ -107,6 +112,7 @@ def test_a_new_expression_is_resolved_though_no_topic_came() -> None:
     assert {text: found.at_ms for text, found in hand.group.durable.regexes.items()} == {"t+": 100_000, "x+": 110_100}
 
 
+@needs_re2
 def test_an_expression_that_finds_what_others_subscribe_to_is_news_all_the_same() -> None:
     hand = HandGroup()
     hand.join("a")
@@ -114,6 +120,7 @@ def test_an_expression_that_finds_what_others_subscribe_to_is_news_all_the_same(
     assert (hand.group.epoch, hand.group.state) == (3, "Assigning")
 
 
+@needs_re2
 def test_who_takes_up_or_drops_a_known_expression_changes_the_group() -> None:
     hand = HandGroup()
     hand.join("a", regex="t+")
@@ -128,6 +135,7 @@ def test_who_takes_up_or_drops_a_known_expression_changes_the_group() -> None:
     assert hand.group.epoch == epoch + 2, "it is not resolved yet"
 
 
+@needs_re2
 def test_expressions_that_nobody_has_any_more_are_forgotten() -> None:
     hand = HandGroup()
     for member, regex in (("a", "t+"), ("b", "x+"), ("c", "y+")):
@@ -142,6 +150,7 @@ def test_expressions_that_nobody_has_any_more_are_forgotten() -> None:
     assert hand.group.durable.regexes == {}
 
 
+@needs_re2
 def test_an_expression_for_which_there_is_no_time_keeps_the_topics_that_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     hand = HandGroup()
     hand.join("a", regex="t+")

@@ -23,6 +23,7 @@ from kafka.records.compression import CODECS
 from kafka.wire.types import ZERO_UUID
 from test.broker.driver import HandBroker
 from test.broker.handlers.test_configs import APPEND, DELETE, SET, SUBTRACT, alter, describe
+from test.support.optional import needs_re2
 
 CLIENT_METRICS = 16
 ID = UUID("12345678-1234-4234-8234-123456789abc")
@@ -75,6 +76,7 @@ def test_a_client_without_an_id_is_given_one_and_told_the_defaults(hand: HandBro
     assert told.requested_metrics == []
 
 
+@needs_re2
 def test_all_subscriptions_that_match_are_put_together_at_the_shortest_interval(hand: HandBroker) -> None:
     subscribe(hand, "a", metrics="m.,n.", interval_ms="5000")
     subscribe(hand, "b", metrics="n.,o.", interval_ms="2000", match="client_id=ha.*")
@@ -86,6 +88,7 @@ def test_all_subscriptions_that_match_are_put_together_at_the_shortest_interval(
     assert get(hand).requested_metrics == ["*"]
 
 
+@needs_re2
 def test_a_subscription_matches_by_what_the_client_is() -> None:
     values = [{"metrics": "m", "match": "client_software_name=kafka-.*,client_software_version=1"}]
     me = {"client_software_name": "kafka-x", "client_software_version": "1"}
@@ -94,6 +97,7 @@ def test_a_subscription_matches_by_what_the_client_is() -> None:
     assert requested_metrics(values, {}).metrics == ()
 
 
+@needs_re2
 def test_the_software_is_what_api_versions_has_told(hand: HandBroker) -> None:
     subscribe(hand, metrics="m.", match="client_software_name=me,client_source_address=127.0.0.1")
     assert get(hand).requested_metrics == []
@@ -218,6 +222,7 @@ def test_a_release_before_telemetry_cannot_have_it(tmp_path: Path) -> None:
 # -- the settings ------------------------------------------------------------------------------------------------------
 
 
+@needs_re2
 def test_unset_settings_have_their_defaults_and_set_ones_are_dynamic(hand: HandBroker) -> None:
     rows = describe(hand, CLIENT_METRICS, "s").configs
     assert [(row.name, row.value, row.config_source, row.config_type) for row in rows] == [
@@ -233,6 +238,7 @@ def test_unset_settings_have_their_defaults_and_set_ones_are_dynamic(hand: HandB
     ]
 
 
+@needs_re2
 @pytest.mark.parametrize(
     ("key", "value", "code", "text"),
     [
@@ -290,6 +296,7 @@ def test_pushes_of_all_clients_together_are_kept_up_to_a_number_of_bytes(hand: H
     assert list(hand.broker.telemetry.pushes) == ids[2:]
 
 
+@needs_re2
 @pytest.mark.timeout(20)
 def test_a_match_that_backtracks_for_ever_elsewhere_takes_no_time(hand: HandBroker) -> None:
     subscribe(hand, metrics="m.", match="client_software_name=(a+)+b")

@@ -41,6 +41,7 @@ from test.broker.transactions.txn import (
     state,
     verify,
 )
+from test.support.optional import needs_re2
 
 HOUR_S = 3600.0
 
@@ -381,6 +382,7 @@ def test_a_transaction_is_described(hand: HandBroker) -> None:
     assert [(row.topic, row.partitions) for row in found.topics] == [("t", [0])]
 
 
+@needs_re2
 def test_transactions_are_listed_by_state_producer_age_and_pattern(hand: HandBroker) -> None:
     busy = begun(hand, "busy")
     init(hand, "idle")
@@ -492,6 +494,7 @@ def test_batches_of_aborted_transactions_are_told_apart(hand: HandBroker) -> Non
     assert aborted_batches(bytes(data), []) == []
 
 
+@needs_re2
 @pytest.mark.timeout(20)
 def test_a_pattern_that_backtracks_for_ever_elsewhere_takes_no_time(hand: HandBroker) -> None:
     init(hand, "a" * 60)
