@@ -9,7 +9,7 @@ knows no sockets (``server.py``), no wall clock (``epoch_offset`` turns ``now`` 
 ``rng``. ``handlers/`` handle the requests; ``registry.py`` lists them.
 
 :meth:`Broker.tick` is also where group commit begins: one flush covers all that the turn has written.
-:class:`~kafka.broker.responses.DelayedResponses` decides which responses wait for it.
+:class:`~kafka.broker.purgatory.DelayedResponses` decides which responses wait for it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from kafka.broker.log.files import MAX_OPEN_FILES
 from kafka.broker.log.maintenance import LogMaintenance, maintenance_settings
 from kafka.broker.log.metadata_store import IdAllocator
 from kafka.broker.offset_store import OffsetStore
-from kafka.broker.purgatory import Purgatory
+from kafka.broker.purgatory import DelayedResponses, Purgatory
 from kafka.broker.quotas import Quotas
-from kafka.broker.responses import ConnectionContext, DelayedResponses, PendingResponse
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.broker.share.sessions import ShareSessions
 from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, StateTopics
@@ -181,6 +181,15 @@ class Broker:
             on_start_moved=self._on_start_moved,
             settings=lambda: maintenance_settings(self.config.value),
         )
+
+    def attach_server(self, advertised: tuple[str | None, int], response_room: Callable[[], int]) -> None:
+        """The server has bound its listeners: the main one's address, and how many bytes of responses may be made."""
+        self.advertised = advertised
+        self.response_room = response_room
+
+    def set_epoch_offset(self, epoch_offset: float) -> None:
+        """Wall clock minus monotonic clock, in s, from now on."""
+        self.epoch_offset = epoch_offset
 
     # -- the machine -------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,11 @@
-"""What the broker is set to: static settings from its start, dynamic ones from IncrementalAlterConfigs over them.
+"""The settings of topics and of the broker (tables), and the broker's current configuration.
 
 A value comes from the first of: this broker's dynamic setting, the cluster-wide dynamic one, the static one, Kafka's
-default. Topics have their own on top (``topics.py``). Everything is text, as in the protocol; names and checks are in
-``settings.py``.
+default. Topics have their own on top. Everything is text, as in the protocol.
+
+The tables are Apache Kafka 4.3.0's for topics, and of its broker settings those that have an effect here. To add one,
+add a row; the responses of DescribeConfigs, CreateTopics and IncrementalAlterConfigs and the checks follow. Settings of
+groups are in ``share/group_configs.py``.
 """
 
 from __future__ import annotations
@@ -15,13 +18,6 @@ from typing import Final, NamedTuple
 
 from kafka.broker.share.group_configs import BROKER_RANGES, BrokerLimits, check_broker_limits
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
-
-# Settings of topics and of the broker: name, type, default, range, and which broker setting a topic's falls back to.
-#
-# The tables are Apache Kafka 4.3.0's for topics, and of its broker settings those that mean something here. To add one,
-# add a row; the answers of DescribeConfigs, CreateTopics and IncrementalAlterConfigs and the checks follow. Settings of
-# groups are in ``share/group_configs.py``. What is in force for whom is ``config.py``'s and ``topics.py``'s business.
-
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 4, 5, 6, 7, 9
 """Types as DescribeConfigs numbers them."""

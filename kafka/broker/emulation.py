@@ -1,16 +1,19 @@
-"""The release that a broker plays: which requests it takes, and what it does about all others.
+"""Emulation of Apache Kafka's releases: the releases (table), and how one of them treats requests.
 
-:mod:`kafka.broker.emulation` has the facts; here is what they mean for one broker. A request passes four points:
+A request passes four points:
 
-    decode    bytes -> request       old releases read versions that they lack as the newest that they have
-    handler   is it served?          both the release and a handler must have the version
-    refusal   switched off?          an API may be listed and still be refused
-    dress     response               what looks different in that release, whatever the handler thinks
+    decode              bytes -> request       old releases read versions that they lack as the newest that they have
+    handler             is it served?          both the release and a handler must have the version
+    refusal             disabled?              an API may be listed in ApiVersions and still be refused
+    adapt_response      response               what differs in that release, whatever the handler returns
 
-What is unknown ends the connection, or gets silence (0.9), or, as ApiVersions, its error 35. Handlers know nothing of
-all this, but for the one that tells the table (``handlers/api_versions.py``).
+An unsupported request closes the connection, or gets no response (0.9), or, for ApiVersions, its error 35. Handlers do
+not depend on the release, except for ApiVersions itself. Error codes of later releases are not mapped back one by one,
+since no client depends on that.
 
-Left out, since no client depends on it: error codes of later releases are not taken back one by one.
+Each row of the table was recorded from a real broker of the release named in ``recorded``: from 0.10 on its whole
+ApiVersions response; before, its answers to each API that clients use in each version. A new release is a new row; a
+test compares the rows with real brokers. Inter-broker APIs are listed where the release lists them; none is served.
 """
 
 from __future__ import annotations
@@ -32,16 +35,6 @@ from kafka.wire.message import Response
 
 if TYPE_CHECKING:
     from kafka.broker.log.metadata_store import MetadataStore
-
-# Releases of Apache Kafka that the broker can play (table): which APIs in which versions, how each of them says no.
-#
-# Each row was recorded from a real broker of the release named in ``recorded``: from 0.10 on its ApiVersions answer,
-# whole; before, what it answered when each API that clients use was tried in each version. Behaviour was measured, too.
-# What a row means is in :mod:`kafka.broker.emulation`; a new release is a row more. A test compares rows with real
-# brokers.
-#
-# Inter-broker APIs are listed where the release tells them; none is served here.
-
 
 Ranges = Mapping[int, tuple[int, int]]
 _NOTHING: Final[Mapping[int, int]] = MappingProxyType({})

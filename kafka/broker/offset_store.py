@@ -1,11 +1,11 @@
-"""Committed offsets of groups: in memory, and as records of ``__consumer_offsets``, a partition's last one holding.
+"""Committed offsets of groups: in memory, and as records of ``__consumer_offsets``; a partition's last one is valid.
 
-    commit          plain: holds at once
-    commit_pending  part of a producer's transaction: holds when :meth:`OffsetStore.complete` says that it committed
+    commit          takes effect at once
+    commit_pending  part of a producer's transaction: takes effect when :meth:`OffsetStore.complete` commits it
 
 Each group's offsets are in one partition of the topic, and a commit is one append, written before anything changes
-here. An offset carries its topic's id, so that a topic of the same name that comes later has none of them, also when
-the broker died between the deletion of the topic and that of its offsets.
+here. An offset carries its topic's id, so that a topic of the same name created later has none of them, also when the
+broker was killed between the deletion of the topic and that of its offsets.
 
 Offsets expire (``offsets.retention.minutes``) unless whoever knows the groups says from when their time counts, or that
 it does not: :attr:`OffsetStore.expires_from`. Who may commit is the groups' and the handlers' business.
@@ -190,7 +190,7 @@ class OffsetStore:
                 and not self._is_pending(home, group_id, where)
             ]
             if gone:
-                log.info("group %s: %d offsets have expired", group_id, len(gone))
+                log.info("group %s: expired %d offsets", group_id, len(gone))
                 self.delete(group_id, gone)
                 if group_id not in self._groups:
                     self.on_emptied(group_id)
@@ -218,7 +218,7 @@ class OffsetStore:
             try:
                 self.expire(now_ms, retention_ms)
             except KafkaStorageError as error:
-                log.error("expired offsets are kept for now: %s", error)
+                log.error("cannot expire offsets, trying again later: %s", error)
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -275,11 +275,15 @@ class OffsetStore:
             if is_gone(where, what):
                 gone.setdefault(group_id, {})[where] = None
         for group_id, places in gone.items():
-            log.info("group %s: forgetting %d offsets of topics that are gone", group_id, len(places))
+            log.info("group %s: deleting %d offsets of deleted topics", group_id, len(places))
             try:
                 self.delete(group_id, places)
             except KafkaStorageError as error:
-                log.error("group %s: these offsets are forgotten until the next start only: %s", group_id, error)
+                log.error(
+                    "group %s: cannot write the deletion of these offsets, the next start repeats it: %s",
+                    group_id,
+                    error,
+                )
                 self._drop(self._topic.partition_of(group_id), group_id, places)
 
     def _on_record(self, home: int, key: bytes, value: bytes | None, producer: tuple[int, int] | None) -> None:

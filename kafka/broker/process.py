@@ -35,15 +35,6 @@ from kafka.net.tcp import TcpNetwork
 if TYPE_CHECKING:
     from kafka.broker.control import ControlChannel
 
-# A thread for what would keep the loop waiting: syncing files, removing them.
-#
-#     loop's thread      run(work, done) ──queue──> the thread: work()
-#                        done(result)   <──call_soon_threadsafe──┘      then the server's turn ends: Broker.tick
-#
-# Work comes one piece after the other, in its order; what it may touch is its own arguments. Everything else of a
-# broker is in one thread, and stays there: ``done`` runs on the loop.
-
-
 log = logging.getLogger(__name__)
 
 Work = tuple[Callable[[], Any], Callable[[Any], None]]
@@ -51,7 +42,15 @@ Result = tuple[Callable[[Any], None], Any, Exception | None]
 
 
 class BackgroundThread:
-    """An :class:`~kafka.broker.log.flushing.FileExecutor`. ``on_done`` is called on the loop after each ``done``.
+    """Runs blocking file work (fsync, deletion) in a thread.
+
+    loop's thread      run(work, done) ──queue──> the thread: work()
+                       done(result)   <──call_soon_threadsafe──┘      then the server's turn ends: Broker.tick
+
+    Work runs one piece after the other, in order, and may touch its own arguments only. Everything else of a broker is
+    on the loop's thread: ``done`` runs there.
+
+    An :class:`~kafka.broker.log.flushing.FileExecutor`. ``on_done`` is called on the loop after each ``done``.
     The thread starts with the first piece of work; while the system gives none, the loop does the work at once."""
 
     def __init__(self, loop: Loop, on_done: Callable[[], object] = lambda: None) -> None:
@@ -69,7 +68,10 @@ class BackgroundThread:
             try:
                 thread.start()
             except RuntimeError as error:
-                log.warning("files are synced and removed without a thread, so requests wait for the disk: %s", error)
+                log.warning(
+                    "cannot start the file thread: syncing on the event loop, requests wait for the disk: %s",
+                    error,
+                )
                 done(work())
                 return
             self._thread = thread
@@ -112,14 +114,6 @@ class BackgroundThread:
         done(result)
 
 
-# How the process's open files (RLIMIT_NOFILE) are shared out: so many for logs, the rest for connections.
-#
-#     limit = open already + OWN + MOMENTARY + files of logs kept open + files of one slice of a sync + connections
-#
-# Each part is bounded by its owner (``FilePool``, ``Syncer``, ``ConnectionQuotas``), so that connections never take
-# what logs, state files and imports need. A limit that leaves too little for any part is an error of the start.
-
-
 OWN: Final = 8
 """What a broker holds from its start to its end: the lock of its directory, its listeners, the pair for signals."""
 
@@ -137,7 +131,13 @@ class DescriptorLimitError(KafkaError):
 
 
 class DescriptorPlan(NamedTuple):
-    """The parts. ``connections`` None: any number."""
+    """How the process's file descriptors (RLIMIT_NOFILE) are divided:
+
+    limit = open already + OWN + MOMENTARY + open log files + files of one flush slice + connections
+
+    The owner of each part bounds it (``FilePool``, ``LogFlusher``, ``ConnectionQuotas``), so that connections never
+    take what logs, state files and imports need. ``connections`` None: any number.
+    """
 
     log_files: int = MAX_OPEN_FILES
     sync_files: int = SLICE_FILES
@@ -378,19 +378,19 @@ class RunningBroker:
             failure = storage_error("write", os.path.join(self.data_dir, STATE_NAME), error)
             if self.options.exit_when_idle_s is not None:
                 raise failure from error
-            log.error("embedded:%s will not find this broker: %s", self.data_dir, failure.args[0])
+            log.error("clients with embedded:%s cannot find this broker: %s", self.data_dir, failure.args[0])
 
     def _lifeline_readable(self) -> None:
         assert self.options.lifeline_fd is not None
         if not os.read(self.options.lifeline_fd, 4096):
-            log.info("whoever needed this broker has ended: so does the broker")
+            log.info("the process that started this broker has ended: shutting down")
             self._loop.stop()
 
     def _watch_signals(self) -> None:
         self._signals = self._loop.watch_signals(self._signalled, *_ending_signals())
 
     def _signalled(self, signum: int) -> None:
-        log.info("%s: the broker ends", signal.Signals(signum).name)
+        log.info("received %s: shutting down", signal.Signals(signum).name)
         self._loop.stop()
 
     def _load_next(self, rest: Iterator[str]) -> None:
@@ -399,7 +399,7 @@ class RunningBroker:
         try:
             is_done = next(rest, None) is None
         except OSError as error:  # no descriptor is left now
-            log.warning("handlers of requests are imported later: %s", error)
+            log.warning("cannot import request handlers in advance, importing them when needed: %s", error)
             self._loop.call_later(_LOAD_AFTER_S, self._load_next, registry.load_by_module())
             return
         if not is_done:
@@ -417,7 +417,7 @@ class RunningBroker:
     def _end_if_idle(self) -> None:
         if self._server.connection_count:
             return
-        log.info("no connection for %g s", self.options.exit_when_idle_s)
+        log.info("no connection for %g s: shutting down", self.options.exit_when_idle_s)
         try:
             with starter_lock(self.data_dir, 0) as held:
                 if not held:  # somebody is asking for this broker right now
@@ -430,7 +430,7 @@ class RunningBroker:
                 self._idle_timer = self._loop.call_later(_IDLE_RETRY_S, self._end_if_idle)
                 return
             # The directory is gone, or not ours any more: nobody can ask for this broker.
-            log.warning("%s: %s; the broker ends", self.data_dir, error.strerror or error)
+            log.warning("cannot use the data directory %s: %s; shutting down", self.data_dir, error.strerror or error)
             self._loop.stop()
 
     def _shut(self) -> None:

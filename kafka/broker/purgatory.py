@@ -7,14 +7,19 @@
 :meth:`Purgatory.notify` is cheap and makes no attempt: :meth:`Purgatory.run` does that, once for all notifications
 since the last one, so that ten produces wake a fetch once and it finds the records of all ten.
 
-Apache Kafka's name for it. Keys are hashable: a partition's log, a share partition.
+Apache Kafka's name for it. Keys are hashable: a partition's log, a share partition. :class:`DelayedResponses` delays
+responses until what they confirm is on the disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import Final
 
+from kafka.broker.log import FlushPolicy, LogDirectory
+from kafka.broker.responses import PendingResponse
 from kafka.net.delayed import Timer, TimerHeap
+from kafka.wire.message import Response
 
 Attempt = Callable[[float, bool], bool]
 """``(now, is_last)``: try to complete the request, True when it is. With ``is_last`` it has to be completed."""
@@ -91,3 +96,65 @@ class Purgatory:
                 due.attempt(now, True)
                 self.cancel(due)
         return has_attempted
+
+
+READ_ONLY_APIS: Final = frozenset(
+    {1, 2, 3, 9, 10, 12, 15, 16, 17, 18, 23, 29, 32, 35, 36, 50, 60, 61, 65, 66, 69, 75, 77, 90}
+)
+"""API keys of requests that change nothing on the disk."""
+
+METADATA_APIS: Final = frozenset({19, 20, 22, 33, 37, 44, 49, 51, 57})
+"""API keys whose responses confirm metadata, which another request may just have written."""
+
+
+class DelayedResponses:
+    """Delays responses until what they confirm is on the disk (group commit), by flush policy:
+
+    always    a response that confirms a change waits while anything written is not on the disk, also what another
+              request has written: a response to a duplicate confirms the original
+    others    only for what is flushed with every policy (metadata, blocks of producer ids)
+
+    Responses to read-only requests are never delayed. After a failed flush it is unknown what is on the disk, so the
+    connection is closed instead.
+    """
+
+    def __init__(self, logs: LogDirectory, policy: FlushPolicy) -> None:
+        self._logs = logs
+        self._is_always = policy.sync_before_answer
+
+    def delay(self, reply: PendingResponse, api_key: int) -> PendingResponse:
+        """The response to give the connection for a handler's: itself, or one that is complete after a flush."""
+        delayed = PendingResponse()
+        if reply.done:
+            if not self._must_wait(api_key):
+                return reply
+            self._complete_when_flushed(delayed, reply)
+        elif self._is_always and api_key not in READ_ONLY_APIS:
+            reply.call_when_done(lambda reply: self._on_done(delayed, reply))
+        else:
+            return reply
+        return delayed
+
+    def complete(self, reply: PendingResponse, api_key: int, response: Response) -> None:
+        """Complete a pending response, after a flush where it has to wait for one."""
+        if self._must_wait(api_key):
+            self._complete_when_flushed(reply, PendingResponse.of(response))
+        else:
+            reply.complete(response)
+
+    def _must_wait(self, api_key: int) -> bool:
+        if self._is_always:
+            return self._logs.has_unflushed and api_key not in READ_ONLY_APIS
+        flusher = self._logs.flusher
+        return (flusher.has_requested and api_key not in READ_ONLY_APIS) or (
+            flusher.is_requested_unfinished and api_key in METADATA_APIS
+        )
+
+    def _on_done(self, delayed: PendingResponse, reply: PendingResponse) -> None:
+        if self._logs.has_unflushed:
+            self._complete_when_flushed(delayed, reply)
+        else:
+            delayed.complete_like(reply)
+
+    def _complete_when_flushed(self, delayed: PendingResponse, reply: PendingResponse) -> None:
+        self._logs.flusher.add_waiter(lambda error: delayed.complete_like(reply, hang_up=error is not None))

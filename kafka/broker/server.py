@@ -112,16 +112,15 @@ class BrokerServer:
             self._stop_listening()
             raise
         self.main_listener = next((spec for spec in self.listeners if spec.protocol == "PLAINTEXT"), self.listeners[0])
-        """The one that is told to who asks for an address: PLAINTEXT if there is one."""
+        """The listener whose address is advertised: PLAINTEXT if there is one."""
         self.address: Address = self._listening[self.main_listener.name].address
         """As bound, of the main listener."""
-        broker.advertised = broker.advertised_on[self.main_listener.name]
-        broker.response_room = self.response_room
+        broker.attach_server(broker.advertised_on[self.main_listener.name], self.response_room)
         self._set_accepting()
         self.end_turn()
 
     def response_room(self) -> int:
-        """How many bytes of answers may still be made for peers that may not take them."""
+        """How many bytes of responses may be made while peers do not read theirs."""
         return MAX_ALL_PENDING_BYTES - sum(session.transport.pending_bytes for session in self._slow)
 
     def refuse_connections(self, refuse: bool) -> None:
@@ -171,12 +170,12 @@ class BrokerServer:
             self.loop.call_soon(self.tick)
 
     def tick(self) -> float | None:
-        """Let the broker do what is due, and come again at its deadline, which is also the result."""
+        """Tick the broker, and schedule the next tick at its deadline, which is also the result."""
         self._is_turn_ending = False
         if self.is_closed:
             return None
         clock = self.loop.clock
-        self.broker.epoch_offset = clock.time() - clock.monotonic()
+        self.broker.set_epoch_offset(clock.time() - clock.monotonic())
         deadline = self.broker.tick(self.loop.time())
         self._set_accepting()
         self._tick_alarm.set(inf if deadline is None else deadline)
@@ -215,7 +214,7 @@ class BrokerServer:
             transport.abort()
             return session
         host = transport.peer.host if transport.peer is not None else ""
-        if self._quotas.arrive(session, host):
+        if self._quotas.add(session, host):
             self._admit(session)
             self._set_accepting()
         else:
@@ -235,7 +234,7 @@ class BrokerServer:
 
     def _set_accepting(self) -> None:
         """Accept connections while there is a place for one."""
-        has_place = self._quotas.has_place
+        has_place = self._quotas.has_room
         if has_place == self._is_accepting:
             return
         self._is_accepting = has_place
@@ -246,12 +245,12 @@ class BrokerServer:
                 listening.pause()
         if not has_place and self.loop.time() >= self._is_quiet_until:
             self._is_quiet_until = self.loop.time() + FULL_QUIET_S
-            allowed, most = self.broker.config.number(ALL), self._quotas.most
+            allowed, most = self.broker.config.number(ALL), self._quotas.limit
             why = f"{ALL} ({allowed})" if most == allowed else f"what the limit of open files leaves for them ({most})"
             log.warning("new connections wait until others close: %s reached", why)
 
     def authenticated(self, session: _Session) -> None:
-        """A stranger has said who it is."""
+        """A connection has authenticated."""
         self._strangers.pop(session, None)
 
     def _end_strangers(self) -> None:
@@ -289,7 +288,7 @@ class BrokerServer:
             if session.is_waiting:
                 self._heard(session)
             else:
-                log.info("%r: nothing was heard of it for %g s; it ends", session.connection, self.max_idle_s)
+                log.info("%r: closed the connection: idle for %g s", session.connection, self.max_idle_s)
                 del self._heard_from[session]
                 if session.transport.pending_bytes:  # it does not take its answers either
                     session.transport.abort()
@@ -297,7 +296,7 @@ class BrokerServer:
                     session.transport.close()
 
     def _gone(self, session: _Session) -> None:
-        self._quotas.leave(session)
+        self._quotas.remove(session)
         self._heard_from.pop(session, None)
         self._strangers.pop(session, None)
         if session not in self._sessions:
@@ -380,7 +379,7 @@ class _Session(TransportHandler):
             try:
                 reply = self._next_reply()
             except KafkaProtocolError as error:
-                log.warning("%r: %s; the connection ends", self.connection, error)
+                log.warning("%r: %s; closing the connection", self.connection, error)
                 transport.close()
                 break
             if reply is None:
@@ -417,7 +416,9 @@ class _Session(TransportHandler):
 
     def _answer(self, reply: PendingResponse) -> None:
         if reply.hang_up:
-            log.info("%r: hung up on %s", self.connection, _shown(self._machine.in_hand))
+            log.info(
+                "%r: closed the connection instead of answering %s", self.connection, _shown(self._machine.in_hand)
+            )
             if reply.after_send is not None:
                 reply.after_send(self.transport)
             self.transport.close()
@@ -430,7 +431,7 @@ class _Session(TransportHandler):
                 chunks = self._machine.answer(reply.response, reply.version)
         except Exception:
             shown = _shown(asked)
-            log.exception("%r: the answer to %s cannot be put into bytes; the connection ends", self.connection, shown)
+            log.exception("%r: cannot encode the response to %s; closing the connection", self.connection, shown)
             self.transport.close()
             return
         if reply.transform is not None:

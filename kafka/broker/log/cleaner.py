@@ -256,7 +256,7 @@ class CleaningPlan(NamedTuple):
     is_due: bool
 
 
-class SyncRequest(NamedTuple):
+class FileSyncRequest(NamedTuple):
     """Yielded by a pass that needs this file synced before it goes on."""
 
     path: str
@@ -320,7 +320,7 @@ def should_clean(plan: CleaningPlan, partition: PartitionLog) -> bool:
 
 
 class CleaningPass:
-    """One pass over one log. :meth:`run` yields after each slice of work: None, or :class:`SyncRequest` when it
+    """One pass over one log. :meth:`run` yields after each slice of work: None, or :class:`FileSyncRequest` when it
     needs one.
 
     The log may be appended to, read and truncated meanwhile; a pass ends when its segments are removed. ``map_bytes``:
@@ -342,7 +342,7 @@ class CleaningPass:
         self._has_holes = False  # whether unreadable records came before
         self._is_map_full = False
 
-    def run(self) -> Generator[SyncRequest | None, None, None]:
+    def run(self) -> Generator[FileSyncRequest | None, None, None]:
         yield from self._build_map()
         if self.map.latest_offset < 0:
             store_cleaner_offset(self.partition, self.plan.end)
@@ -457,7 +457,7 @@ class CleaningPass:
         if group:
             yield group
 
-    def _clean(self, group: list[Segment]) -> Iterator[SyncRequest | None]:
+    def _clean(self, group: list[Segment]) -> Iterator[FileSyncRequest | None]:
         """Rewrite a group as one segment, and swap that for the group."""
         base = group[0].base_offset
         path = cleaned_path(self.partition.directory, base)
@@ -465,7 +465,7 @@ class CleaningPass:
         try:
             yield from self._write(group, new, path)
             if self._sync:
-                yield SyncRequest(path)
+                yield FileSyncRequest(path)
             if not any(segment.is_removed for segment in group):
                 self._swap(group, new)
         finally:

@@ -20,7 +20,7 @@ from kafka.broker.log.cleaner import (
     CleaningFailedError,
     CleaningPass,
     CleaningPlan,
-    SyncRequest,
+    FileSyncRequest,
     plan_cleaning,
     should_clean,
 )
@@ -217,7 +217,7 @@ class LogMaintenance:
         try:
             with contextlib.closing(work.run()) as steps:
                 for request in steps:
-                    if isinstance(request, SyncRequest):
+                    if isinstance(request, FileSyncRequest):
                         yield from self._sync(request.path)
                     else:
                         yield None

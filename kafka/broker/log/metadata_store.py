@@ -23,7 +23,6 @@ from uuid import UUID
 
 from kafka.broker.log.files import FilePool, OutOfDescriptorsError, replace_file
 from kafka.broker.private_files import open_private
-from kafka.broker.responses import error_text
 from kafka.errors import KafkaStorageError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 log = logging.getLogger(__name__)
@@ -421,7 +420,7 @@ class IdAllocator:
         try:
             self._metadata.count_start()
         except KafkaStorageError as error:
-            log.error("leader epochs will repeat after the next start: %s", error_text(error))
+            log.error("leader epochs will repeat after the next start: %s", error.args[0] if error.args else error)
 
     def _new_cluster_id(self) -> str:
         text = base64.urlsafe_b64encode(self._rng.randbytes(16)).rstrip(b"=").decode()
