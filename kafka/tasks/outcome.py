@@ -350,6 +350,8 @@ def _final(outcome: AttemptFailed, history: JobHistory, policy: JobPolicy, now_m
 
 
 def _lost(outcome: ChildLost, history: JobHistory, policy: JobPolicy) -> JobDecision:
+    # No suspect: its child died and no other process, so the crash is surely its own. It returns to the queue with one
+    # crash more and need not run alone. Only where a whole worker died is there anything to suspect.
     if not outcome.counts:
         return _moved(history, MoveTarget.SAME, clean=1)
     crashes = history.crashes + 1

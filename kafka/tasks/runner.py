@@ -198,7 +198,7 @@ def run(job: Job, window: SignalWindow | None = None) -> Outcome:
         call = bind_call(job)
         window.open()
         value = call()
-        if type(value) is CoroutineType:
+        if type(value) is CoroutineType:  # by the value: a decorator may hide a coroutine function, or the reverse
             value = _run_coroutine(value, window)
         disarm(0)
         window.function_ended(None)

@@ -84,8 +84,9 @@ def open_worker_backend(
 
 
 def _learn_broker_time(publisher: KafkaPublisher, topic: str, loop: Any, timeout_s: float) -> None:
-    """The broker's, before the first job is judged by its ``expires``: from a record that no reader takes for a state.
-    A worker that cannot write it goes on: what it writes next will tell, and be tried again.
+    """Learn the broker's time before a job is checked against its ``expires``, from a record that readers ignore: a
+    worker that started with a wrong clock revoked its first jobs. A worker that cannot write it goes on, and learns the
+    time from its next record.
     """
     answers: list[int | BaseException] = []
     publisher.publish([OutgoingRecord(topic, None, None, [("clock", None)], 0)], answers.extend)

@@ -174,7 +174,10 @@ class JobLoop:
         return outcome, job.ran_s
 
     def on_task_fork(self) -> None:
-        """In a process that a task has forked: close the channel, so that it ends with the child."""
+        """In a process that a task has forked: close the channel. The copy must not take jobs, and would hold the
+        channel open after the child has died. It ends where the task's function does: later, handlers would be called
+        twice.
+        """
         self.is_forked_copy = True
         self._window.exit_copy = self._exit_copy
         self._ends.close()

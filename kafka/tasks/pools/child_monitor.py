@@ -163,6 +163,8 @@ class ChildMonitor:
         self._check_stopped(child, seen.is_stopped, now)
 
     def _check_stopped(self, child: ChildProcess, is_stopped: bool, now: float) -> None:
+        # By the state in /proc/PID/stat: a heartbeat thread in each child would make every os.fork() of a task a
+        # warning of Python 3.12.
         if not is_stopped:
             if child.stopped_at is not None:
                 child.stopped_at = None

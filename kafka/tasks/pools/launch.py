@@ -246,7 +246,11 @@ def reap(pid: int) -> ExitStatus | None:
 def reap_group(pid: int, usages: dict[int, tuple[int, float]]) -> bool:
     """Whether no process is left of the group of a child that has ended. All of it had its SIGKILL, and what lives
     of it still has come to this process, the subreaper. ``usages``: peak memory and CPU seconds by pid are put
-    there."""
+    there.
+
+    ``kill`` of a group reaches child and job in any order: to report the exit before the group is empty could run a
+    job twice at once.
+    """
     if pid <= 1:  # wait4 would mean this process's own group, or all of its children
         raise ValueError(f"{pid} is not the process group of a child")
     with contextlib.suppress(ChildProcessError):

@@ -1,9 +1,10 @@
 """A child that runs no job itself: it forks a process for each, and waits until that has ended.
 
 The pool ``fork`` on Linux. To make a whole child for each job cost 8 ms of CPU: a fork of the worker, a channel, the
-its setup, the handshake, the cleanup at its end. Here all that is done once, and a job costs a fork of a process that
+setup, the handshake, the cleanup at its end. Here all that is done once, and a job costs a fork of a process that
 is ready to run it: 3 to 4 ms, nearly all of that page faults (550) and page tables. So what runs here for each job is
 short, and nothing is done twice: each further function of Python is two pages more to copy.
+Batching the copies (``MADV_POPULATE_WRITE``) and the smaller memory of a fork server brought nothing.
 
 Nothing of a job reaches the next one: the process of a job ends with it, and the child lets nothing live that it has
 left behind. As the worker sees it, nothing else is new. The process of a job is in the child's group and writes to the

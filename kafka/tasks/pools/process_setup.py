@@ -181,7 +181,9 @@ def redirect_stdin() -> None:
 
 
 def freeze_heap() -> None:
-    """Keep the collector away from what was there before the fork: it would write to every page that it looks at."""
+    """Keep the collector away from what was there before the fork: it would write to every page that it looks at.
+    In the child, after the fork: in the parent ``gc.freeze`` would keep for ever what is garbage later.
+    """
     gc_tuning.restore_thresholds()
     gc.freeze()
     gc.enable()
