@@ -187,13 +187,13 @@ T = TypeVar("T", bound=Hashable)
 
 
 class ConnectionQuotas(Generic[T]):
-    """The limits on connections: per address (``max.connections.per.ip``), and in all (``max.connections``, or the limit
-    of open files, if that is less).
+    """The limits on connections: per address (``max.connections.per.ip``), and in all (``max.connections``, or the
+    limit of open files, if that is less).
 
     A connection above the address's limit is closed. At the limit for all, none is accepted: new ones wait in the
     system's queue and take no descriptor, as in Apache Kafka 4.3.0 (measured). Decides only; ``server.py`` accepts and
-    closes connections. ``limit`` returns a setting's current value, which may change at any time. ``capacity``: how many
-    connections the process has descriptors for; None: any number.
+    closes connections. ``limit`` returns a setting's current value, which may change at any time. ``capacity``: how
+    many connections the process has descriptors for; None: any number.
     """
 
     def __init__(self, limit: Callable[[str], int], capacity: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Which requests the broker can answer: one table, of which each release that it plays takes its part.
+"""Which requests the broker can handle: one table, of which each emulated release uses a part.
 
 A handler is a function in ``handlers/``, marked with what it handles::
 
@@ -18,15 +18,12 @@ import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request, Response, Struct
-
-if TYPE_CHECKING:
-    from kafka.broker.broker import Broker
 
 log = logging.getLogger(__name__)
 
@@ -124,12 +121,13 @@ def reject_too_many_elements(call: RequestContext[Any], most: int) -> PendingRes
 Outcome = Response | PendingResponse
 PartitionRef = tuple[str | UUID, int]
 """A partition by its topic's name or id, and its number."""
-HandlerFunction = Callable[["Broker", RequestContext[Any]], Outcome]
+HandlerFunction = Callable[[Any, RequestContext[Any]], Outcome]
+"""Called with the broker, which this module does not import: the broker imports this one."""
 
 
 class Handler:
     """One row: all versions that there are, of any release. Which of them a broker serves and tells is decided by the
-    release that it plays (``release.py``). ``function`` is there at once, and imports its module when first called."""
+    release that it emulates (``emulation.py``). ``function`` is there at once, and imports its module when first called."""
 
     __slots__ = ("function", "key", "max_version", "min_version", "module", "most_elements")
 
@@ -151,7 +149,7 @@ class Handler:
         """Whether a request has more elements than are handled at a time."""
         return self.most_elements is not None and _remaining_elements(request, self.most_elements) < 0
 
-    def _first_call(self, broker: Broker, call: RequestContext[Any]) -> Outcome:
+    def _first_call(self, broker: Any, call: RequestContext[Any]) -> Outcome:
         return self.load()(broker, call)
 
 
@@ -191,14 +189,14 @@ def handles(
     *,
     opens: Callable[[Q], list[PartitionRef]] | None = None,
     most_opened: int | None = None,
-) -> Callable[[Callable[[Broker, RequestContext[Q]], Outcome]], Callable[[Broker, RequestContext[Q]], Outcome]]:
+) -> Callable[[Callable[[Any, RequestContext[Q]], Outcome]], Callable[[Any, RequestContext[Q]], Outcome]]:
     """Make the decorated function the handler of a request, in the versions that :data:`MODULES` declares. ``opens``:
     the partitions of a request whose logs it opens; when they are many, that is done first, in slices. A request with
     more of them than ``most_opened`` ends its connection, as those of :data:`MOST_ELEMENTS`."""
 
     def register(
-        function: Callable[[Broker, RequestContext[Q]], Outcome],
-    ) -> Callable[[Broker, RequestContext[Q]], Outcome]:
+        function: Callable[[Any, RequestContext[Q]], Outcome],
+    ) -> Callable[[Any, RequestContext[Q]], Outcome]:
         key, module = request.api_key, function.__module__.rpartition(".")[2]
         row = HANDLERS.get(key)
         if row is None or row.module != module:
@@ -211,11 +209,12 @@ def handles(
         if opens is not None:
 
             @functools.wraps(function)
-            def handle_when_open(broker: Broker, call: RequestContext[Q]) -> Outcome:
+            def handle_when_open(broker: Any, call: RequestContext[Q]) -> Outcome:
                 named = opens(call.request)
                 if most_opened is not None and len(named) > most_opened:
                     return reject_too_many_elements(call, most_opened)
-                return broker.when_open(call, named, function)
+                outcome: Outcome = broker.when_open(call, named, function)
+                return outcome
 
             _FUNCTIONS[key] = handle_when_open
         return function

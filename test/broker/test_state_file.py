@@ -140,4 +140,4 @@ def test_a_broker_that_cannot_tell_where_it_is_serves_what_it_has(
     monkeypatch.setattr("kafka.broker.process.write_state", _unwritable)
     with EmbeddedBroker(tmp_path, in_process=True) as broker, RawClient(broker.port) as client:
         assert client.ask(MetadataRequest(topics=[])).brokers
-    assert "will not find this broker" in caplog.text
+    assert "cannot find this broker" in caplog.text
