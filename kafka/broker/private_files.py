@@ -13,7 +13,8 @@ not followed. Hard links need no check: an archive cannot make one to a file out
 directory that only we can write to.
 
 What lies above the directory is not checked; with the sticky bit (``/tmp``) others cannot rename what is ours there.
-DIR itself may be a symbolic link, of ours or of root's. Windows has no owners of this kind: nothing is checked there.
+DIR itself may be a symbolic link, of ours or of root's; directories below may be links, as ``topics`` may be on another
+disk. Windows has no owners of this kind: nothing is checked there.
 A new file of the broker in DIR is a row in :data:`OWN_NAMES`.
 
 Light on purpose: clients' processes load this module.

@@ -127,7 +127,8 @@ HandlerFunction = Callable[[Any, RequestContext[Any]], Outcome]
 
 class Handler:
     """One row: all versions that there are, of any release. Which of them a broker serves and tells is decided by the
-    release that it emulates (``emulation.py``). ``function`` is there at once, and imports its module when first called."""
+    release that it emulates (``emulation.py``). ``function`` is there at once, and imports its module when first
+    called."""
 
     __slots__ = ("function", "key", "max_version", "min_version", "module", "most_elements")
 

@@ -56,7 +56,8 @@ class TimeSliceBudget:
         self._bytes = 0
 
     def spend(self, batch_bytes: int, records: int = 0) -> bool:
-        """Count these bytes of a batch and this number of its records; True when that ends the slice."""
+        """Count these bytes of a batch and this number of its records; True when that ends the slice. Records count, as
+        many small batches in one request are as much work as a large one."""
         self._bytes += batch_bytes + _RECORD_COST_BYTES * records
         if self._bytes < _SLICE_BYTES:
             return False

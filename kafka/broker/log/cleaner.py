@@ -473,7 +473,8 @@ class CleaningPass:
                 os.unlink(path)
 
     def _write(self, group: list[Segment], new: Segment, path: str) -> Iterator[None]:
-        """Write the retained batches of a group into a file."""
+        """Write the retained batches of a group into a file. An empty one stays a segment, because the name of the
+        first file is the log start offset; readers skip empty segments."""
         try:
             with open(path, "wb", opener=open_private) as file:
                 for segment in group:

@@ -394,6 +394,7 @@ class PartitionLog:
             return LogAppendInfo(duplicate.base_offset, duplicate.last_offset, time_ms, True)
         data = bytearray(batch)
         if max_timestamp is not None and max_timestamp != header.max_timestamp:
+            # Searches by timestamp trust the batch headers, which a producer may have filled wrongly.
             set_max_timestamp(data, 0, max_timestamp)
             header.max_timestamp = max_timestamp
         base = self._write_batch(data, header.last_offset_delta, header.max_timestamp, now_ms, header)

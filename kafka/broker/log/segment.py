@@ -373,7 +373,9 @@ class Segment:
     def read(self, offset: int, max_bytes: int, below: int, min_one: bool) -> bytes | memoryview:
         """Whole batches from the one that holds ``offset`` on, all of them with base offsets below ``below``.
 
-        At most ``max_bytes``, but with ``min_one`` always the first one. CorruptRecordError when that one is damaged.
+        A compacted batch may have no record at or after the offset: it is returned all the same, and the reader goes on
+        behind its last offset. At most ``max_bytes``, but with ``min_one`` always the first one. CorruptRecordError
+        when that one is damaged.
         """
         for corrupt in self.corrupt_ranges:
             if corrupt.first_offset <= offset < corrupt.next_offset:

@@ -23,8 +23,9 @@ PrepareEpochFence for the moment between, and Dead for an id that is being delet
 here between two requests. To add a state: its member, its row in ``STEPS``, and its functions here.
 
 There are two protocols. Before transaction version 2 a producer keeps its epoch from InitProducerId on; with it
-(KIP-890) every end raises the epoch, so that no late request can affect the next transaction. The version of EndTxn
-decides (``client_version``); the broker's own aborts follow its finalized transaction.version.
+(KIP-890) every end raises the epoch, so that no late request can affect the next transaction. Each request's version
+is its protocol (``client_version``): with Produce 12 and EndTxn 4 partitions are added and the epoch stays; the
+broker's own aborts follow its finalized transaction.version.
 
 The order of the checks was measured on Apache Kafka 4.3.0.
 """
@@ -177,6 +178,8 @@ def after_init(
 def must_abort_first(found: TransactionMetadata, expected: Producer | None) -> bool:
     """Whether InitProducerId has to abort an ongoing transaction first; errors as
     :func:`after_init`."""
+    # Also with an old epoch of the same producer (seen on 4.3.0): only the producer id is compared while a transaction
+    # is ongoing, and the request is refused when it comes again.
     _check_expected(found, expected)
     return found.state is ONGOING
 
@@ -197,6 +200,8 @@ def after_fence(
     found: TransactionMetadata, server_version: int, new_producer_id: Callable[[], int], now_ms: int
 ) -> TransactionMetadata:
     """The broker aborts the ongoing transaction under the next epoch."""
+    # Seen on 4.3.0: after a timeout the late producer gets INVALID_TXN_STATE for a commit and success for an abort,
+    # which looks like a retry of the broker's own; with EndTxn 4 PRODUCER_FENCED for both.
     epoch = min(found.epoch + 1, MAX_EPOCH)
     if server_version < EPOCH_BUMP_SINCE:
         return found.step(PREPARE_ABORT, now_ms, epoch=epoch, last_epoch=NO_EPOCH, client_version=server_version)

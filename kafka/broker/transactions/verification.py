@@ -118,9 +118,9 @@ def _verify(
     entry = log.producers.entries.get(producer[0])
     if entry is not None and entry.epoch > producer[1]:
         raise ProducerFencedError(f"producer epoch {producer[1]} is fenced: the partition has seen {entry.epoch}")
-    if log.producers.has_open_transaction(*producer):
+    if log.producers.has_open_transaction(*producer):  # whatever the transactional id is, as in Apache Kafka
         return
-    if adds:
+    if adds:  # even if the batch is then refused, as in Apache Kafka
         coordinator.add_partitions(transactional_id, producer, [partition], EPOCH_BUMP_SINCE)
     elif coordinator.verifies:
         coordinator.verify(transactional_id, producer, partition)
