@@ -204,8 +204,8 @@ COLLECT_AFTER: Final = 50_000
 
 def tune_garbage_collector() -> None:
     """For a process that only runs a broker and has imported all handlers: freeze all current objects, and collect the
-    others seldom. Nothing of a request is in a cycle, and with Python's own threshold of 700 objects the collector took a
-    third of the time of a request with 30,000 of them."""
+    others seldom. Nothing of a request is in a cycle, and with Python's own threshold of 700 objects the collector
+    took a third of the time of a request with 30,000 of them."""
     gc.collect()
     gc.freeze()
     _, older, oldest = gc.get_threshold()
