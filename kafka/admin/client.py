@@ -101,6 +101,9 @@ def _specs(given: Specs) -> Mapping[str, Iterable[TopicPartition] | None]:
 
 
 def _information(group_id: str, group: dict[str, Any]) -> GroupInformation:
+    """DescribeGroups' or ConsumerGroupDescribe's entry of one group in the shape of kafka-python 2. Groups of the
+    consumer group protocol (KIP-848) have their type and assignor where classic ones have the protocol's type and
+    name."""
     members = [
         MemberInformation(
             member["member_id"],

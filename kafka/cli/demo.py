@@ -195,6 +195,7 @@ class DemoRun:
         self._progress = progress
         self._has_broker = has_broker
         self._clock = clock
+        # Enqueued a few at a time: the limit is on what is under way.
         self._waiting = iter(found.files)
         self._under_way: dict[JobHandle[dict[str, Any]], str] = {}
 

@@ -117,6 +117,9 @@ def _reads(member: dict[str, Any]) -> str:
 
 
 def _offsets(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
+    """Rows of committed offsets and lag; of share groups, the start offset and the broker's own count of the lag.
+    Values that the broker does not know are None. All groups that exist are yielded before CommandError names those
+    that do not."""
     yield ("group", "topic", "partition", "offset", "end", "lag")
     described = admin.describe_groups(args.groups)
     share = _shares_of(described)

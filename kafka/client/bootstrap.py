@@ -120,6 +120,7 @@ class Bootstrap:
         self._trying: BrokerConnection | None = None
         self._find_servers = find_servers
         self._finding: Future[Servers] | None = None
+        # The first round takes the servers as they were given; `find_servers` is asked before each later one.
         self._is_first_round = not find_at_once
         self.errors: list[BaseException] = []
         """The error of each server in the round under way, or in the last one."""

@@ -674,6 +674,7 @@ class MetadataRefresher:
         self._rebootstrap_timer: LoopTimer | None = None
         """Runs from the first attempt until one succeeds."""
         self._is_closed = False
+        # request_update() may be called at any time, and must not wait for the timer.
         cluster.call_on_request(self.check)
 
     def check(self) -> None:

@@ -109,6 +109,10 @@ class Handshake:
         return self._deadline
 
     def data_received(self, data: bytes) -> None:
+        """Without an authentication under way, the bytes are the ApiVersions negotiation's. During one they are
+        responses, each of which completes its request's future, or bare tokens with no request around them
+        (SaslHandshake v0). Bytes that are no response end the connection; those of a TLS alert with
+        SslAuthenticationError."""
         authentication, machine = self._authentication, self._machine
         if machine is None:
             return

@@ -75,6 +75,7 @@ class ClientMetrics:
         self._metadata_at = self.clock()
         self._nodes: dict[int | str, Measured] = {}
         self._received: dict[BrokerConnection, int] = {}
+        # The client may be shared and older than these metrics: they count from here on.
         self._seen = {"opened": client.connections_opened, "lost": client.connections_lost}
         own: dict[str, Callable[[], float]] = {
             "connections": lambda: sum(connection.connected() for connection in client.connections()),

@@ -143,6 +143,8 @@ class ClientTelemetryReporter:
             self._after()
 
     def _send(self, request: Any, answered: Callable[[Any, float], None], timeout_s: float | None) -> None:
+        """Sends a request of KIP-714 to the node in use, and gives its response to ``answered``. After a
+        failure the next request goes to any connected node, after the machine's back-off; no error reaches the user."""
         def done(outcome: Any) -> None:
             if self._is_closed:
                 return

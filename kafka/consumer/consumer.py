@@ -231,6 +231,7 @@ class KafkaConsumer(HasTelemetry):
         except BaseException:
             self._host.close()
             raise
+        # For the fork handler: in the child process it refuses all calls.
         _consumers.add(self)
         if topics:
             self.subscribe(topics)
@@ -908,6 +909,8 @@ class KafkaConsumer(HasTelemetry):
     def _fetch_committed(
         self, partitions: list[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """OffsetFetch as a reader that is no member (generation -1), so that it works without having joined. Raises
+        the first error of a partition; KafkaTimeoutError after ``timeout_s``."""
         if not partitions:
             return {}
         client = self._host.client

@@ -97,6 +97,7 @@ class ConsumerDriver:
         self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pump_due = False
         self._is_refreshing = False
+        # Leaders and partitions may have changed.
         client.cluster.add_listener(self._metadata_changed)
 
     # -- the fetcher ---------------------------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ class GroupDriver:
         """A broker answers the requests of a connection in turn, and holds a JoinGroup until all have joined. Commits
         go over another connection, since a member may commit while its group rebalances."""
         self._alarm = DeadlineTimer(self._loop, self.pump)
+        # pump() may be called within itself, by an effect; it runs again instead of nesting.
         self._is_pumping = False
         self._pump_again = False
         self._is_closed = False
@@ -229,6 +230,9 @@ class GroupDriver:
         self._alarm.set(inf if self._is_closed else self.machine.next_deadline)
 
     def _do(self, effect: GroupEffect) -> None:
+        """Carries out one effect of the machine. Revoke, Lose and Assign wait in ``pending`` until the user's thread
+        (or, once the consumer was forgotten, the loop) has called the listener; lost partitions are reported at once,
+        since their offsets may not be committed any more."""
         if isinstance(effect, SendToCoordinator):
             self._ask(effect)
         elif isinstance(effect, (Revoke, Lose, Assign)):

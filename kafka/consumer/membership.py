@@ -80,6 +80,7 @@ class InitialOffsets:
         self._known = known
         self._on_fenced = on_fenced
         self._on_trouble = on_trouble
+        # Partitions whose OffsetFetch is under way.
         self._asked: StartingPositions = {}
 
     def look_up(self, partitions: Iterable[TopicPartition]) -> None:

@@ -182,6 +182,9 @@ class ConsumerMetrics(PolledMetrics):
                     self._rebalance_began_at = pending.sent_at
 
     def _fetched(self, response: FetchResponse, latency_ms: float, now: float) -> None:
+        """Records sizes, latency and, of each assigned partition, lag (to the high watermark) and lead (from the log
+        start offset), both in records and seen from the position of the reader. Topics whose id has no name yet are
+        left out."""
         self._fetches["fetch-latency"].record(latency_ms, now)
         self._fetches["fetch-throttle"].record(response.throttle_time_ms, now)
         positions = self._fetcher.positions

@@ -468,6 +468,8 @@ class _Attempt(TransportHandler):
             self._under.write(self._handshake.begin())
 
     def data_received(self, data: bytes) -> None:
+        """Feeds the proxy's handshake, and sends its next step. Once that is done, the bytes behind it and all later
+        ones are the target's and go to the transport's handler. A ProxyError ends this attempt."""
         handshake = self._handshake
         if handshake is None:
             handler = self._transport.handler

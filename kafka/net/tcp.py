@@ -258,6 +258,10 @@ class TcpTransport(Transport):
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def write(self, data: BytesLike | Sequence[BytesLike]) -> None:
+        """Sends what the socket takes at once, and queues the rest until it is writable. Before the connection is
+        made, or behind a backlog, all of it is queued, so that the order stays; after :meth:`close` it is dropped. The
+        socket's errors do not come out of here: they end the connection. RuntimeError after a fork or when the loop is
+        closed."""
         sock = self._sock
         if sock is None or self.pending_bytes or self.is_closing:
             if not self.is_closing:
@@ -467,6 +471,8 @@ class TcpListener(Listener):
     def __init__(
         self, network: TcpNetwork, host: str, port: int, accept: Accept, options: ConnectionOptions
     ) -> None:
+        """Binds and listens at once (``host`` "": 0.0.0.0). OSError, with the address in its text, when that
+        fails."""
         self._network = network
         self._accept = accept
         self._options = options

@@ -138,6 +138,8 @@ class TlsTransport(Transport, TransportHandler):
         self._network = network
         self._loop = network.loop
         self._under: Transport | None = None
+        # TLS runs over buffers in memory, not over the socket, so that it works over any transport (a proxy's, a
+        # test's).
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._ssl: ssl.SSLObject | None = None

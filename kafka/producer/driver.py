@@ -63,6 +63,7 @@ class ProducerDriver:
             else None
         )
         client.cluster.add_listener(self._metadata_changed)
+        # A shared client closes after its residents have finished.
         client.add_resident(self)
 
     # -- the sender ----------------------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ class ProducerMetrics:
         counts: ProduceCounters,
         clock: Callable[[], float],
     ) -> None:
+        # Reporters get the settings, and are not to see passwords.
         shown = {name: value for name, value in settings.items() if not any(word in name for word in SECRETS)}
         self._registry = Metrics(settings["metric_reporters"], shown)
         self._samples: int = settings["metrics_num_samples"]

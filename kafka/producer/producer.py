@@ -264,6 +264,8 @@ def _holders(accumulator: RecordAccumulator) -> str:
 
 
 def _holder(pending: list[PendingRecords], now: float) -> str:
+    """One partition's share of the buffer, in words for an error's text: how many bytes, since when, what is in flight
+    and the last error, or that the topic has no metadata yet."""
     first = pending[0]
     held = sum(pending_records.reserved_bytes for pending_records in pending)
     age = f"the oldest for {max(now - min(pending_records.created_at for pending_records in pending), 0):.1f} s"
@@ -349,6 +351,7 @@ class KafkaProducer(RecordSender, HasTelemetry):
         self._places = self._accumulator.partitioning.asks_always
         """Whether the partitioner is asked even for records without a key."""
         self._wants_objects = self._accumulator.partitioning.wants_objects
+        # With interceptors it stays empty: each `send` then takes the slow path, which calls them.
         if self._interceptors is None:
             self._known_topics = self._accumulator.topics
         self._attach(transactions)

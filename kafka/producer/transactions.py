@@ -363,6 +363,7 @@ class Transactions:
         self._accumulator = sender.accumulator
         self._flush = flush
         self._pump_soon = pump_soon
+        # For CONCURRENT_TRANSACTIONS right after an end: the markers are there within ms (Java waits 20 ms, too).
         quick = Backoff(QUICK_S, settings["retry_backoff_ms"] / 1000, random.Random(), jitter=0)
         self._dialogues = TransactionDialogues(
             machine, settings["transaction_timeout_ms"], client.retry_backoff, quick, self._version

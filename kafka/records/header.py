@@ -90,6 +90,7 @@ class BatchHeader:
         base_sequence: int,
         records_count: int,
     ) -> None:
+        # `base_offset` to `records_count` stand in the order of the v2 header, whose batch length becomes `end`.
         self.start = start
         self.end = end
         self.length = end - start

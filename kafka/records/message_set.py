@@ -93,6 +93,10 @@ class MessageReader:
     def __init__(
         self, data: Buffer, header: BatchHeader, max_decompressed_bytes: int, *, any_offset: bool = False
     ) -> None:
+        """Checks the outer message's CRC and inflates a wrapper, at most ``max_decompressed_bytes`` of it.
+        CorruptRecordError for a wrapper without a value or without messages, InflationLimitError for one that is too
+        large. The messages inside a wrapper of v1 have relative offsets (KIP-31): the last one is at the wrapper's
+        offset."""
         self._header = header
         self._any_offset = any_offset
         check_message_crc(data, header)

@@ -165,6 +165,8 @@ class RecordReader:
         first_offset: int = 0,
         checks_headers: bool = True,
     ) -> None:
+        """Opens the batch: decompresses a v2 batch, which is what takes time here, and leaves message sets v0 and v1
+        to :class:`MessageReader`. Records with LogAppendTime all have the batch's greatest timestamp."""
         self._header = header
         self._checks_headers = checks_headers
         self._older: Iterator[RawRecord] | None = None

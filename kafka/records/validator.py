@@ -78,6 +78,7 @@ class BatchValidator:
         self._needs_keys = needs_keys
         self._earliest: i64 = times[0]
         self._latest: i64 = times[1]
+        # NO_TIMESTAMP (-1) is below all others, so that it stays where no record has one.
         self.max_timestamp: int = NO_TIMESTAMP
         self.faults: list[RecordFault] = []
         """In the order of the records; no more than :data:`MAX_FAULTS`."""

@@ -535,6 +535,9 @@ class ShareConsumerDriver:
     # -- the group -----------------------------------------------------------------------------------------------------
 
     def _after_heartbeat(self, outcome: HeartbeatOutcome) -> None:
+        """Applies a ShareGroupHeartbeat's outcome: a new assignment goes to the leaders' sessions, a failure is logged
+        and retried (reported, too, if the user has to act), a fatal one ends the consumer. While closing, the end of
+        the membership is what completes the close."""
         if outcome.assignment is not None:
             if outcome.assignment:
                 self._has_joined = True

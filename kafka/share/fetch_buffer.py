@@ -451,6 +451,7 @@ class ThreadedPolling:
         self._deserializers = deserializers
         self._metrics = metrics
         self._exactly = exactly
+        # A call of _say_what_came() is scheduled.
         self._is_say_due = False
         self._took_at = 0.0
 

@@ -224,6 +224,7 @@ class EmbeddedBroker:
         self._security = security
         self._telemetry = telemetry
         self._secure_port = 0
+        # In process, telemetry is an argument of the call that makes the broker.
         self._arguments = (*arguments, *(["--telemetry"] if telemetry and not in_process else []))
         if in_process and self._arguments:
             raise IllegalArgumentError("arguments are for a broker with a process of its own; use in_process=False")

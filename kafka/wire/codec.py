@@ -136,6 +136,9 @@ def _write_tags(append: Callable[[bytes], None], known: dict[int, bytes], unknow
 
 
 def _compile(source: Source, cls: type[Struct], version: int) -> Any:
+    """Runs the source's text and gives the function that it defines. IllegalArgumentError for a version that the
+    message does not have; the function itself turns the errors of decoding and encoding into those that the module
+    promises."""
     if issubclass(cls, Message) and not cls.min_version <= version <= cls.max_version:
         raise IllegalArgumentError(
             f"{cls.__name__} has versions {cls.min_version} to {cls.max_version}, not {version}"

@@ -55,6 +55,7 @@ class FieldSpec:
         ignorable: bool,
         flexible: bool,
     ) -> None:
+        # Set when the class body has been read: the call that makes the spec does not know its field's name.
         self.name = ""
         self.default = default
         self.since = since

@@ -131,6 +131,9 @@ class WriterSource(Source):
         self.add(f"if {test}: unsupported({self.cls.__qualname__!r}, {each.name!r}, {self.version})")
 
     def _value(self, value: str, each: Field, compact: bool) -> None:
+        """Writes one field that is not of fixed size: null where this version allows it, then an array, a structure,
+        or bytes with their length. Null is a length of -1 (0 in compact form, KIP-482) in as many bytes as the length
+        has; of a structure it is one byte, which is 1 in front of a structure that is not null."""
         kind, cls, array = each.type
         nullable = each.spec.nullable(self.version)
         v = self.fresh("v")
@@ -160,6 +163,8 @@ class WriterSource(Source):
         self.add(f"a(uvarint({expression} + 1))" if compact else f"a({self.packer(formats, 'pack')}({expression}))")
 
     def _sized(self, v: str, kind: str, compact: bool) -> None:
+        """Writes one value that is not null: a UUID as its 16 bytes, all else behind its length. Records may be given
+        in pieces (a list or tuple), which go to ``out`` without being joined."""
         if kind == "uuid":
             self.add(f"a({v}.bytes)")
         elif kind == "string":
@@ -206,6 +211,9 @@ class WriterSource(Source):
         self.indent -= 1
 
     def _tags(self, m: str, tagged: list[Field]) -> None:
+        """Writes the tagged fields (KIP-482) whose values differ from their defaults, and the unknown ones that were
+        decoded. Each value is first written to an ``out`` of its own: its size precedes it, and ``write_tags`` puts
+        all in order of their tags."""
         t = self.fresh("t")
         if not tagged:
             self.add(f"if {m}.unknown_tags: write_tags(a, {{}}, {m}.unknown_tags)")
@@ -316,6 +324,8 @@ class ReaderSource(Source):
             self.add(f"{k}, = {self.packer(formats, 'unpack_from')}(d, p); p += {size}")
 
     def _value(self, target: str, each: Field, compact: bool) -> None:
+        """Reads one field that is not of fixed size. A negative length is null, which is refused where this version of
+        the field does not allow it; so is any length below -1."""
         kind, cls, array = each.type
         nullable = each.spec.nullable(self.version)
         if cls is not None and not array:
@@ -375,6 +385,9 @@ class ReaderSource(Source):
             self.add(f"{target} = whole[p:{q}]; p = {q}")
 
     def _array(self, target: str, k: str, each: Field, compact: bool) -> None:
+        """Reads ``k`` elements. Before any of them is made, the count is checked against the bytes that are left (each
+        element takes at least ``least``) and charged to ``left``: a short message may not make a long list. Numbers
+        are unpacked by one call of ``struct``."""
         kind, cls, _ = each.type
         name = each.name
         least, excess = self._cost.element(each)
@@ -427,6 +440,8 @@ class ReaderSource(Source):
         self.add(f"if left < 0: corrupt('{text}', p)")
 
     def _tags(self, m: str, tagged: list[Field]) -> None:
+        """Reads the tagged fields (KIP-482): known ones into their attributes, others as bytes into ``unknown_tags``.
+        A size that reaches behind the data, or that differs from what the field took, makes the message corrupt."""
         count, unknown = self.fresh("k"), self.fresh("u")
         self._read_length(count, True, "")
         if self._counts:

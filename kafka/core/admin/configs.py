@@ -303,6 +303,9 @@ def _alter(
     raise_on_unknown: bool,
     raise_errors: bool,
 ) -> Dialogue[Altered]:
+    """One request to each target (a broker, or any node), each with its own retries and all before ``give_up_at``
+    (monotonic s). The error of each resource, NoError for those that were altered. ``raise_errors``: raise the first
+    one instead; InvalidConfigurationError is exempt unless ``raise_on_unknown``."""
     found: Altered = {}
     for target, some in _by_target(resources).items():
         request = build(some, validate_only)

@@ -61,6 +61,8 @@ def request_leaders(
     found: dict[TopicPartition, T | BrokerResponseError] = {}
 
     def attempt() -> Dialogue[None]:
+        """Asks the leaders of all partitions that have no answer yet. A transient error of any partition is raised at
+        the end, so that the next attempt is for what is left; all other errors are the answers of their partitions."""
         left = [partition for partition in wanted if partition not in found]
         again: BrokerResponseError | None = None
         by_node: dict[int, list[TopicPartition]] = {}
@@ -166,6 +168,9 @@ def request_coordinators(
     found: dict[str, T | BrokerResponseError] = {}
 
     def attempt() -> Dialogue[None]:
+        """Asks the coordinators of all groups that have no answer yet, one after another. A transient error of any
+        group is raised at the end, so that the next attempt is for what is left; all other errors are the answers of
+        their groups."""
         left = [group for group in wanted if group not in found]
         again: BrokerResponseError | None = None
         if node_id is not None:

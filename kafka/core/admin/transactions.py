@@ -343,6 +343,9 @@ class _Abort:
         """A marker may be there."""
 
     def attempt(self) -> Dialogue[None]:
+        """Reads the partition's producer state before the first marker, so that a later attempt can tell an abort
+        whose answer was lost from one that never arrived. With TRANSACTION_COORDINATOR_FENCED, the marker is sent
+        again with the epoch that the partition knows, unless the caller gave one."""
         if not self._has_looked:
             try:
                 self._before = yield from self._look()

@@ -174,6 +174,7 @@ class CompletedFetch:
         self.headers, self.error = scan_batches(data, fetch_offset, partition)
         """The whole batches; and the fault that ended them, met when all of them have been read."""
         self.next_offset = max(self.headers[-1].next_offset, fetch_offset) if self.headers else fetch_offset
+        # Descending, so that the next one is taken off the end.
         self._aborted = sorted(aborted, key=_first_offset, reverse=True)
         self._aborting: set[int] = set()
         self._batch_at = 0

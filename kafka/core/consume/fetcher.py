@@ -201,6 +201,7 @@ class Fetcher:
         self._stale: set[str] = set()
         self._reserved_bytes = 0
         """What may come of the fetches in flight."""
+        # A heap by time. The numbers keep positions, which have no order, from being compared.
         self._timers: list[tuple[float, int, PartitionPosition]] = []
         self._timer_numbers = count()
         self.next_deadline = inf

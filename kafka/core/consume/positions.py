@@ -91,6 +91,7 @@ class PartitionPosition:
         self.leader_epoch = NO_EPOCH
         self.fetch_offset: int | None = None
         self.fetch_epoch = NO_EPOCH
+        # Goes up with each seek and reset, so that answers to earlier requests are dropped.
         self.generation = 0
         self.reset_to: int | None = None
         """The timestamp to reset to (LATEST, EARLIEST, or ms since the epoch); None: no reset is needed."""

@@ -67,6 +67,7 @@ class ConsumerRecord:
         self._headers = headers
         """A list; or, until somebody looks, what ``headers_of`` takes."""
         self._given: OptionalSizes | None = None
+        # Only users who make records themselves give these; records that were fetched have them computed when read.
         if (
             serialized_key_size is not None
             or serialized_value_size is not None

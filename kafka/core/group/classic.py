@@ -553,6 +553,7 @@ class ClassicMember:
         self._attempts = JoinAttempts(retry_backoff)
         self._assignment = ClassicAssignment()
         self._request_timeout_s = request_timeout_s
+        # The coordinator holds JoinGroup until all members have joined, up to the longest rebalance timeout.
         self._join_timeout_s = max(request_timeout_s, max(max_poll_interval_s, session_timeout_s) + JOIN_GRACE_S)
         self._rack = rack
         self._phase = ClassicPhase.UNJOINED
@@ -584,6 +585,9 @@ class ClassicMember:
     # -- what the user wants -----------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: GroupSubscription, now: float) -> None:
+        """No topics: the member leaves the group, and joins again with the next subscription. Other topics: it joins,
+        or rejoins if what it joined with differs. A fatal error ends with a new subscription; after :meth:`leave`
+        nothing is done. IllegalArgumentError for a pattern that a broker should evaluate (KIP-848)."""
         if subscription.pattern is not None:
             raise IllegalArgumentError(
                 "a broker evaluates patterns in the consumer group protocol only (KIP-848, group_protocol='consumer'); "
@@ -873,6 +877,9 @@ class ClassicMember:
             self._attempts.succeeded()
 
     def _joined(self, response: JoinGroupResponse, now: float) -> None:
+        """JoinGroup succeeded. A follower sends an empty SyncGroup at once. The leader first needs metadata of all
+        members' topics (phase ASSIGNING, until ``request_timeout_s`` is over), then sends the assignment. A protocol
+        that was not offered is reported, and the join is tried again."""
         self.generation = response.generation_id
         self.member_id = response.member_id
         self._session.begin(now)
@@ -956,6 +963,9 @@ class ClassicMember:
     # -- errors ------------------------------------------------------------------------------------------------------
 
     def _react(self, error: BaseException, kind: str, now: float, member_id: str = "") -> None:
+        """Applies the error table of the request's ``kind`` (see :class:`ClassicErrorAction`) to a failed request. Any
+        failure but a heartbeat's ends the join that is under way. ``member_id``: the one that came with
+        MEMBER_ID_REQUIRED (KIP-394)."""
         reaction = classic_error_action(error, _ERROR_TABLES[kind])
         if kind == "heartbeat" and reaction is ClassicErrorAction.REJOIN:
             self._heard(now)

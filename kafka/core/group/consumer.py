@@ -691,6 +691,9 @@ class ConsumerMember:
         return said
 
     def _accepted(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
+        """A heartbeat succeeded: take over the epoch, the interval and, if there is one, the target assignment (None:
+        unchanged; KIP-848). A member that has nothing yet heartbeats sooner, at growing intervals, and at once when
+        there is something to acknowledge. A malformed assignment is fatal."""
         self._failures = 0
         self._is_known = self._is_target_current = True
         self._epoch = response.member_epoch

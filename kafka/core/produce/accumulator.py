@@ -245,6 +245,7 @@ class RecordAccumulator:
         self._signal = signal
         self._buffer_bytes = buffer_bytes
         self._guard = guard
+        # A batch larger than all memory could never be begun.
         self._batch_bytes = min(batch_bytes, buffer_bytes)
         self._max_batch_bytes = max_batch_bytes
         self._queues_count = 0

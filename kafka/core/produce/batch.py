@@ -129,6 +129,7 @@ class ProducerBatch(PendingRecords):
         self.skipped = 0
         """How many records of the batch that it was split from come before its own: its place among the parts."""
         self.builder = builder
+        # Bound once: `send` calls it for each record.
         self.append = builder.append
         self.limit_bytes = builder.limit_bytes
         """What it may grow to; what the builder may now is what there is memory for."""

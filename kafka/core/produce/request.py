@@ -74,6 +74,9 @@ class EncodedProduceRequest:
         return self._as_message_sets(MESSAGE_SETS[version])
 
     def _as_message_sets(self, magic: int) -> ProduceRequest:
+        """The request with its batches converted to message sets of ``magic`` 0 or 1, for brokers before 0.11. Batches
+        that cannot be converted are left out, and their error is kept for :meth:`complete`; it is raised when no batch
+        is left."""
         topics: list[ProduceRequest.TopicProduceData] = []
         refusal: UnsupportedForMessageFormatError | None = None
         for topic in self._request.topic_data:

@@ -405,6 +405,7 @@ class Sender:
         transactions: TransactionManager | None = None,
     ) -> None:
         self.accumulator = accumulator
+        # A transactional producer's id and epoch come from its coordinator, not from here.
         self.identity = ProducerIdState(idempotent, is_given=transactions is not None)
         self.outcomes = ProduceResponseHandler(accumulator, backoff, retries, transactions)
         self._transactions = transactions

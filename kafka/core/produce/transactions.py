@@ -91,6 +91,7 @@ class TransactionManager:
         self._states: States[TransactionPhase] = States(
             TRANSACTION_PHASES, TransactionPhase.UNINITIALIZED, "transaction"
         )
+        # A partition goes from `_new` to `_pending` (its AddPartitionsToTxn is under way) to `_added`.
         self._new: dict[TopicPartition, None] = {}
         self._pending: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()

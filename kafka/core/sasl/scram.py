@@ -109,6 +109,8 @@ class ScramClient:
     def __init__(
         self, mechanism: str, user: str, password: str, nonce: str, *, max_iterations: int = MAX_CLIENT_ITERATIONS
     ) -> None:
+        """Also ValueError for a mechanism other than SCRAM-SHA-256 and -512 and for a nonce with other than printable
+        ASCII characters. "=" and "," of the name are escaped (RFC 5802, 5.1)."""
         if mechanism not in HASHES:
             raise ValueError(f"there is no SASL mechanism {mechanism} here")
         name = user.replace("=", "=3D").replace(",", "=2C")

@@ -82,6 +82,7 @@ class ShareRecord:
         self.delivery_count = delivery_count
         self.lock_deadline = lock_deadline
         self.owner = owner
+        # Set when the acquisition lock ended before the record was settled: it may be delivered again elsewhere.
         self.lost = False
         self.is_settled = False
         self.sizes: tuple[int, int] | None = None
@@ -262,6 +263,7 @@ class AcquiredReader:
         check_crcs: bool = True,
         open_batch: SharedBatch | None = None,
     ) -> None:
+        # Sorted, since the batches come in order of their offsets: one pass over both.
         wanted = sorted(ranges)
         for one in wanted:
             if one.last < one.first:

@@ -755,6 +755,10 @@ class ShareSession:
         return taken
 
     def _fetch_request(self, wanted: list[TopicIdPartition], demand: FetchDemand) -> ShareExchange:
+        """The next ShareFetch (KIP-932) with what differs from the session that the leader knows: partitions that it
+        does not have yet, those to be forgotten, and the acknowledgements that are due. A request that opens a session
+        may not carry acknowledgements. While records are held, the long poll is short, because acknowledgements wait
+        for its answer."""
         opening = self._epoch == OPENING
         acks = {} if opening else self._take()
         fetched = frozenset(wanted)

@@ -32,6 +32,9 @@ class RangeAssignor:
     def assign(
         self, topics: Mapping[str, TopicSnapshot], members: Sequence[GroupMember]
     ) -> Mapping[str, MemberAssignment]:
+        """Each topic by itself: its partitions in order, in runs that differ by one at most, over its readers in order
+        of their names. Where racks matter (KIP-881), what has a replica in the reader's rack goes first. Topics
+        without partitions, or unknown to ``topics``, are given to no member."""
         readers: dict[str, list[GroupMember]] = defaultdict(list)
         for member in order.by_name(members):
             for topic in dict.fromkeys(member.subscription.topics):

@@ -103,6 +103,9 @@ class _EqualShares:
         self._deal_round(free)
 
     def _deal_near(self, free: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Gives partitions to members with a replica in their rack (KIP-881): in turn to those below the least
+        share, then one each to those that may have an odd partition. Returns the partitions that no such member
+        is near to."""
         far: list[TopicPartition] = []
         turn = 0
         for partition in free:
