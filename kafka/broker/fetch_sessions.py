@@ -1,21 +1,21 @@
-"""Fetch sessions (KIP-227): what a client wants to read is remembered, so that it says, and is told, only what is new.
+"""Incremental fetch sessions (KIP-227): requests and responses contain only the partitions that have changed.
 
-    epoch 0     a full fetch: all partitions, in a session of its own from the answer on; session named: it ends
-    epoch -1    a full fetch without a session; session named: it ends
-    epoch n     the session's n-th fetch: partitions that are new or changed, and forgotten ones; the answer has those
-                with records, errors, a new high watermark or a new log start
+    epoch 0     a full fetch of all partitions, which creates a session; ends the session that it names
+    epoch -1    a full fetch without a session; ends the session that it names
+    epoch n     the session's n-th fetch: partitions that are new or changed, and forgotten ones; the response has those
+                with records, errors, a new high watermark or a new log start offset
 
     FetchSessions.begin(request) -> FetchContext -> wanted ... -> FetchContext.finish(rows) -> rows to be sent
 
 Sessions belong to no connection. There are ``max.incremental.fetch.session.cache.slots``, split into eight shards that
-take turns with new sessions, as in Apache Kafka 4.3.0. A full shard gives up its session that was used least recently
-if that was two minutes ago, else the smallest one that is older than two minutes and smaller than the new one; else the
-new fetch gets no session, and its client goes on with full ones. :data:`MAX_PARTITIONS`, for all sessions together, is
-ours: Apache Kafka has no such bound. Followers' privileges are left out, because nothing follows this broker.
+take turns with new sessions, as in Apache Kafka 4.3.0. A full shard evicts its least recently used session if that was
+not used for two minutes, else the smallest one that is older than two minutes and smaller than the new one; else the
+new fetch gets no session, and its client goes on with full fetches. Apache Kafka has no bound like
+:data:`MAX_PARTITIONS`, for all sessions together. There are no followers, so none has priority.
 
-A partition that gave records goes behind the others, so that each has its turn when ``max_bytes`` is short.
+A partition that returned records is moved behind the others, so that all are served when ``max_bytes`` is short.
 
-Reading logs is ``handlers/fetch.py``'s part. Pure: time and chance are given.
+``handlers/fetch.py`` reads the logs. Pure: time and the random source are arguments.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ MAX_NAME_LENGTH: Final = 249
 """No topic has a longer name, so no session remembers one."""
 
 Key = tuple["str | UUID", int]
-"""A partition as its session knows it: by the topic's name before version 13, by its id since."""
+"""A partition in its session: by the topic's name before version 13, by its id since."""
 
 
 class FetchPartitionState:
-    """One partition that a client reads: what it said last, and, in a session, what it was told last.
+    """One partition that a client fetches: its last request, and, in a session, the last response's offsets.
 
-    ``topic`` is empty for an id that nobody has known yet; once known, the name stays, as in Apache Kafka.
+    ``topic`` is empty for an unknown topic id; once known, the name stays, as in Apache Kafka.
     """
 
     __slots__ = ("asked", "high_watermark", "log_start", "number", "topic", "topic_id")

@@ -1,8 +1,7 @@
-"""What listeners with TLS or SASL need: certificates, and the mechanisms by which clients say who they are.
+"""TLS and SASL of listeners: certificates, mechanisms, users, and JAAS texts.
 
-Certificates and keys are PEM, in files or in the settings; Java's own key stores are not read. Mechanisms have their
-users from JAAS texts here, and from ``credentials.py``. A broker whose listeners have neither does without this module,
-and without ``ssl``; which listeners there are is ``listeners.py``'s business.
+Certificates and keys are PEM, in files or in the settings; Java key stores are not read. A broker without TLS and SASL
+never imports this module, nor ``ssl``; ``listeners.py`` reads the listeners.
 """
 
 from __future__ import annotations
@@ -24,17 +23,6 @@ from kafka.core.sasl.server import SaslServer
 from kafka.errors import KafkaConfigurationError, KafkaStorageError
 from kafka.net.tls import CertificateWithKey, Pem, TlsSettingError, server_context
 
-# JAAS texts, as Kafka's settings ``sasl.jaas.config`` have them.
-#
-# ::
-#
-#     org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob='it is "him"';
-#     ------------------- class of the login module --------- flag  ------------ options ------------------- end
-#
-# Values may be quoted; within quotes a backslash takes the next character as it is, with Java's escapes for line ends
-# and tabs. Errors name the place and what was expected, never a value.
-
-
 FLAGS: Final = frozenset({"required", "requisite", "sufficient", "optional"})
 
 _TOKEN: Final = re.compile(
@@ -45,11 +33,11 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 class JaasError(ValueError):
-    """A text that is no JAAS configuration."""
+    """A text that is not a JAAS configuration."""
 
 
 class LoginModule(NamedTuple):
-    """One entry; its options hold passwords and are not shown."""
+    """One JAAS entry; its options hold passwords and are not in its ``repr``."""
 
     name: str
     options: Mapping[str, str]
@@ -59,7 +47,16 @@ class LoginModule(NamedTuple):
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The one login module of a text. JaasError."""
+    """The one login module of a text of ``sasl.jaas.config``. JaasError, which names the place, never a value.
+
+    ::
+
+        org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret" user_bob='it is "him"';
+        ------------------- class of the login module --------- flag  ------------ options ------------------- end
+
+    Values may be quoted; within quotes a backslash escapes the next character, with Java's escapes for line ends and
+    tabs.
+    """
     tokens = list(_tokens(text))
     if not tokens:
         raise JaasError("it is empty")
@@ -97,23 +94,21 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
             yield "text", found["word"]
 
 
-# Who may come in with which password: the users of SCRAM, and the authentication of one connection.
-#
-# Users of SCRAM are in the metadata, as salt, keys and iterations, never as passwords; AlterUserScramCredentials
-# changes them. ``users`` (name -> password) are the broker's own, from its start: they can come in by every mechanism.
-# For SCRAM they are put into the metadata, where they stay when they are not given any more. Users of PLAIN out of a
-# JAAS text count for their listener alone, and are kept nowhere.
-
-
 KIND: Final = "user-scram"
-"""Under which the metadata keeps them: user -> mechanism -> credential as text."""
+"""The kind of the users' configuration in the metadata: user -> mechanism -> credential as text."""
 
 SALT_BYTES: Final = 20
 NONCE_BYTES: Final = 18
 
 
 class Credentials:
-    """The users of one broker. ``rng``: for salts and nonces, so it should not be one that can be guessed."""
+    """The users of one broker. ``rng``: for salts and nonces, so it has to be unpredictable.
+
+    SCRAM users are stored in the metadata, as salt, keys and iterations, never as passwords; AlterUserScramCredentials
+    changes them. ``users`` (name -> password) can authenticate by every mechanism; for SCRAM they are stored in the
+    metadata, where they stay when they are not given any more. PLAIN users of a JAAS text are valid for their listener
+    only, and are not stored.
+    """
 
     def __init__(self, metadata: MetadataStore, users: Mapping[str, str], rng: random.Random) -> None:
         self._metadata = metadata

@@ -1,13 +1,18 @@
-"""Where the broker listens, and how: what Kafka's settings of listeners come to.
+"""The broker's listeners, from Kafka's settings; and a short form of the settings for TLS and passwords.
 
     listeners=NAME://HOST:PORT,...            port 0: a free one; no host: all addresses
-    advertised.listeners                      what clients of each are told, when that is not where it listens
+    advertised.listeners                      the addresses for clients, where they differ
     listener.security.protocol.map            NAME -> PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
-    listener.name.NAME.SETTING                for one listener what SETTING is for all
+    listener.name.NAME.SETTING                overrides SETTING for one listener
 
-All that can be wrong is found here, at the start, as one KafkaConfigurationError. What TLS and SASL need besides is in
-``listener_security.py``, which a broker without either never imports; the settings' table is in ``settings.py``. A
-fifth protocol would be a row in ``PROTOCOLS``.
+Every mistake is a KafkaConfigurationError at the start. ``listener_security.py`` has TLS and SASL, and a broker without
+them never imports it. A fifth protocol would be a row in ``PROTOCOLS``.
+
+:class:`BrokerSecurity` is the short form, for ``EmbeddedBroker(security=...)`` and the options of
+``python -m kafka broker``; two files keep secrets out of the command line, which every user of the machine can read:
+
+    --settings FILE     NAME=VALUE lines as in Kafka's server.properties: #, !, continuation by a backslash
+    --users FILE        NAME:PASSWORD lines; # begins a comment
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ _MOST_PORT: Final = 65535
 
 
 class ListenerSpec(NamedTuple):
-    """One listener. ``advertised``: what clients are told; None: where it listens."""
+    """One listener. ``advertised``: the address for clients; None: the one where it listens."""
 
     name: str
     protocol: str
@@ -141,15 +146,6 @@ def _check_owners(config: BrokerConfig, places: Mapping[str, object]) -> None:
                 raise KafkaConfigurationError(
                     f"{setting}: there is no listener {owner} (in lower case) among {', '.join(sorted(names))}"
                 )
-
-
-# Settings of listeners the short way: what most people want of TLS and passwords, put into Kafka's own settings.
-#
-# For tests (``EmbeddedBroker(security=...)``) and the options of ``python -m kafka broker``; and the two files that
-# keep secrets out of a command line, where everybody on the machine can read them:
-#
-#     --settings FILE     NAME=VALUE lines as in Kafka's server.properties: #, !, a backslash at the end goes on below
-#     --users FILE        NAME:PASSWORD lines; # begins a comment
 
 
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)

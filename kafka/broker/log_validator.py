@@ -1,9 +1,9 @@
-"""What is asked of single records: that they can be read, at offsets one after another; keys where the topic is
-compacted, timestamps within its limits.
+"""Validation of produced records, and the conversion of old message sets, as Apache Kafka's LogValidator.
 
-All records of a batch are walked through, as Apache Kafka does, but nothing is made of them
-(:mod:`kafka.records.validator`). What the topic does not take is listed record by record, as Produce answers it
-(KIP-467), in Apache Kafka's words; after :data:`~kafka.records.validator.MAX_FAULTS` of them nothing more is read.
+Records have to be readable, at consecutive offsets; with keys where the topic is compacted, with timestamps within its
+limits. All records of a batch are checked, without making objects of them (:mod:`kafka.records.validator`). Rejected
+records are listed in the Produce response (KIP-467), in Apache Kafka's words; after
+:data:`~kafka.records.validator.MAX_FAULTS` of them nothing more is read.
 """
 
 from __future__ import annotations
@@ -145,16 +145,16 @@ def _summary(errors: RecordErrors) -> str:
     )
 
 
-# Message sets at the broker's edge: logs hold batches v2 and nothing else, whatever old clients speak.
+# Message sets of old clients; logs hold batches v2 only.
 #
 #     Produce v0 to v2    a message set v0 or v1  -> one batch
 #     Fetch v0, v1        batches -> a message set v0
 #     Fetch v2, v3        batches -> a message set v1, which has timestamps
 #     ListOffsets v0      where segments begin
 #
-# What is compressed stays so, with the same codec; lz4 in v0 with the header that old clients expect. Headers of
-# records get lost on the way down, as in Apache Kafka, and control batches are left out. Only the ``--emulate`` of a
-# release that had these versions leads here, so speed is not looked for.
+# Compression is kept, with the same codec; lz4 in v0 with the header that old clients expect. Record headers are
+# dropped by the down-conversion, as in Apache Kafka, and control batches are left out. Only ``--emulate`` with a
+# release that had these versions leads here, so this code is not optimised.
 #
 # Different from Apache Kafka 2.8.2: several wrappers, or wrappers among plain messages, in one set are taken, as Kafka
 # before 0.11 did, and made into one batch (there: 87); what is wrong inside a wrapper is CORRUPT_MESSAGE (2) throughout
@@ -170,8 +170,8 @@ WHOLE_FIRST_SINCE: Final = 3
 """From this version of Fetch on a first message that is too large comes whole (KIP-74); before, it is cut."""
 
 MAX_INFLATED_BYTES: Final = 512 << 10
-"""What a message set, or a batch that is made into one, may inflate to, and 14 times its own size besides: all of its
-records are held as objects, in one turn of the loop."""
+"""The decompressed size that a message set, or a batch to be down-converted, may have; also 14 times its own size.
+All of its records are held as objects, in one turn of the loop."""
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2

@@ -1,7 +1,7 @@
-"""Quotas of clients: who may have which, and which are set (KIP-546). They are kept and told, and nobody is throttled.
+"""Client quotas (KIP-546), which are stored and described, but not enforced; and the limits on connections.
 
-An entity is a user, a client id, both, or an address; a name of None is the default of its kind. Kept in the metadata,
-as one small value for each entity. Rules and texts are Apache Kafka 4.3.0's, measured.
+An entity is a user, a client id, both, or an address; a name of None is the default of its kind. Stored in the
+metadata, as one small value for each entity. Rules and texts are Apache Kafka 4.3.0's, measured.
 """
 
 from __future__ import annotations

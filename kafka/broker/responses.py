@@ -150,8 +150,7 @@ class PendingResponse:
         self.transform = transform
 
 
-# -- errors and operations in responses
-# ---------------------------------------------------------------------------------
+# -- error codes and authorized operations -----------------------------------------------------------------------------
 
 
 def error_code(error: KafkaError | type[KafkaError] | None) -> int:

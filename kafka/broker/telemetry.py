@@ -1,15 +1,23 @@
-"""Telemetry of clients (KIP-714): who may push when, and the last pushes of each, for a test to look at.
+"""Client telemetry (KIP-714): metrics subscriptions, when a client may push, and the last pushes of each, for tests.
 
-A stock Apache Kafka offers GetTelemetrySubscriptions and PushTelemetry only with a plug-in that takes what is pushed;
-so the broker here has this only when it is asked for, and keeps what comes in memory. Which metrics a client is to push
-is ``client_metrics.py``.
+A stock Apache Kafka offers GetTelemetrySubscriptions and PushTelemetry only with a plug-in that receives the pushes; so
+the broker here offers them only on request, and keeps the pushes in memory.
 
-    instance    one client, by the id that it was given, or brings along from another broker, or from before a restart;
-                forgotten when its connection ends, as in Kafka, or when nothing came for three intervals, 60 s at least
+    instance    one client, by the id that it was given, or brings from another broker, or from before a restart;
+                forgotten when its connection ends, as in Kafka, or when nothing came for three intervals, at least 60 s
 
 A push may come when the interval has passed since the last one, or as the first one after a GetTelemetrySubscriptions;
 the last one of a client (``terminating``) at any time, and none after it. GetTelemetrySubscriptions may come when the
-interval has passed since the last of either, or the last push was refused because of its subscription or compression.
+interval has passed since the last of either, or the last push was rejected for its subscription or compression.
+
+A subscription is the configuration of a resource of type 16 (client metrics):
+
+    metrics        prefixes of metric names, separated by commas; ``*``: all
+    interval.ms    100 to 3,600,000
+    match          ``client_id=app-.*,client_software_name=...``: all have to match; empty: any client
+
+A client gets the metrics of all subscriptions that match it, at the shortest of their intervals. Texts and checks are
+Apache Kafka 4.3.0's, measured.
 """
 
 from __future__ import annotations
@@ -43,19 +51,8 @@ from kafka.wire.types import ZERO_UUID
 if TYPE_CHECKING:
     from kafka.broker.responses import ConnectionContext
 
-# Client metrics subscriptions: the settings of resources of type 16, and which of them are for a client (KIP-714).
-#
-#     metrics        beginnings of the names wanted, separated by commas; ``*``: all
-#     interval.ms    how often, 100 to 3,600,000
-#     match          what a client has to be, ``client_id=app-.*,client_software_name=...``: all of it; empty: any
-# client
-#
-# A client gets what all subscriptions together that match it want, at the shortest of their intervals. Texts and checks
-# are Apache Kafka 4.3.0's, measured. Who pushes what is in ``telemetry.py``.
-
-
 KIND: Final = "client-metrics"
-"""Under which the metadata keeps their settings."""
+"""The kind of the subscriptions' configuration in the metadata."""
 
 METRICS, INTERVAL_MS, MATCH = "metrics", "interval.ms", "match"
 DEFAULT_INTERVAL_MS: Final = 300_000
