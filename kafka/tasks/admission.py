@@ -154,6 +154,9 @@ class AdmissionPolicy:
         policy: JobPolicy,
         now_ms: int,
     ) -> Settlement:
+        """Turns a decision into the records to be written and the flags of the settlement; logs the move to the dead
+        topic and retries. A job that goes back to the suspects' topic (SAME, from there) counts as a move, as one that
+        goes there first."""
         records = self._state_records.for_decision(decision, outcome, envelope, lease, now_ms)
         if decision.move is MoveTarget.DEAD:
             place = records[0].topic

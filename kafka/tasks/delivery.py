@@ -74,6 +74,7 @@ class JobLease:
         self.partition = partition
         self.offset = offset
         self.token = token
+        # Both by the loop's clock, in seconds: set when the worker takes the lease, `locked_until` with each renewal.
         self.leased_at = 0.0
         self.locked_until = 0.0
         self.lost = False

@@ -87,6 +87,7 @@ class Envelope:
         self.store_result = store_result
         self.crashes = crashes
         self.clean = clean
+        # Headers that the format does not name, in the record's order: they go with the job through all its moves.
         self.extra = extra
         self.unknown = unknown
 

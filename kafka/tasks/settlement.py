@@ -109,6 +109,10 @@ class Settler:
         self.settle([settlement for settlement in refused if not settlement.lease.lost])
 
     def _published(self, settlements: Sequence[Settlement], answers: Sequence[int | BaseException]) -> None:
+        """The producer's answers (append times in ms, or errors) to the records of ``settlements``, in their order. A
+        record that is too large is replaced by a shorter one, a state record that was appended too late for look-ups
+        by id is copied to the late topic; these are published again. With another error the lease is kept for
+        :meth:`retry_refused` or given up; all others are accepted."""
         durable: list[JobLease] = []
         moved: list[JobLease] = []
         again: list[Settlement] = []

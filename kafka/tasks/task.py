@@ -186,6 +186,8 @@ class Arguments:
     )
 
     def __init__(self, function: Callable[..., Any], bound: bool) -> None:
+        """Sorts the function's parameters by kind, without the context that ``bind=True`` takes as the first one.
+        IllegalArgumentError if there is no such parameter."""
         self._function = function
         signature = inspect.signature(function)
         parameters = list(signature.parameters.values())

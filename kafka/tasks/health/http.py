@@ -94,6 +94,9 @@ class HttpRequestReader:
 
 
 def _parse(head: bytes) -> HttpRequest | HttpRefusal:
+    """Request line and headers to a request, or to the status that refuses it: 505 for another major version, 400 for
+    what is malformed, has a body, or says Host twice or, in HTTP/1.1, not at all (RFC 9112, 3.2). The path is without
+    query, and without scheme and authority where the target is absolute."""
     first, *lines = (line.removesuffix(b"\r") for line in head.split(b"\n"))
     found = _REQUEST.fullmatch(first)
     if found is None:

@@ -161,6 +161,9 @@ class _ConnectedClients:
     """The connected half: everything that has a thread behind it."""
 
     def __init__(self, names: TopicNames, settings: Settings, shape: TopicDefaults, clock: BrokerTimeEstimate) -> None:
+        """Connects, creates or checks the results topic, and starts the producer and the reader of results, all on one
+        I/O thread. Its errors are those of connecting, of missing rights and of topics that are missing or do not fit;
+        the thread is closed then."""
         self.io = io = connect_in_thread(settings, "task queue")
         try:
             client = io.client

@@ -188,6 +188,9 @@ class _Member:
         self._events.leased(leases)
 
     def _acknowledged(self, acknowledged: list[Acknowledged]) -> None:
+        """Reports the leases whose acknowledgement was rejected as lost. A rejected ACCEPT of a finished job is
+        logged, since the broker delivers the job again; its lease is known for suspects alone, whose settlements wait
+        for the answer."""
         refused = [(record, kind, error) for record, kind, error in acknowledged if error is not None]
         ended: dict[ShareRecord, JobLease] = {}
         if self._ended:

@@ -132,6 +132,9 @@ class JobLoop:
         self._run_one(self._ends.packet())
 
     def _run_one(self, packet: Packet) -> None:
+        """Runs a job, with its progress on the shared page (where the parent looks for time limits and, after the
+        child's death, for the job to blame), and reports its outcome. A copy that the task forked exits here: its
+        outcome is the original's."""
         page, window = self._page, self._window
         seq = window.seq = packet.seq
         started_at = time.monotonic()

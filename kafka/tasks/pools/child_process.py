@@ -73,6 +73,7 @@ class ChildProcess:
         self.started_at = now
         self.quota = quota
         self.came_up = False
+        # By sequence number, in the order of sending; the child runs them in this order.
         self.jobs: dict[int, Job] = {}
         self.sent_count = 0
         self.ended_count = 0

@@ -299,6 +299,10 @@ class _Server:
                 return
 
     def _fork_one(self) -> bool:
+        """Forks a child for a request of the worker's, which comes with the child's descriptors and the pipe for its
+        status. Signals are blocked over the fork, until the child has its own handlers. False when the worker has
+        closed the socket or sends what is no request; a failed fork is logged, and the closed status pipe tells the
+        worker."""
         try:
             request, ancillary, _, _ = self._control.recvmsg(
                 _REQUEST.size, socket.CMSG_SPACE(_FDS * large_payloads.FD_BYTES)

@@ -304,6 +304,9 @@ class ForkLauncher:
         gc.collect()
 
     def start(self, generation: int) -> LaunchedChild:
+        """Forks a child. No thread of the resolver may hold a lock over the fork, streams are flushed so that the
+        child does not write their buffers again, the collector stays off so that shared pages are not touched, and
+        signals are blocked until the child has its own handlers. OSError when the fork fails."""
         self._join_resolver_threads()
         ends = ParentChannel(generation, True, self._spare)
         job_logging.flush_streams()

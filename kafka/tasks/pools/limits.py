@@ -81,6 +81,8 @@ class ChildLimits:
         return act
 
     def _check(self, now: float, running: StartedJob, due: list[float]) -> LimitAction:
+        """The running job: HARD goes before SOFT; after SOFT only AGAIN and HARD are left. Appends to ``due`` when to
+        look next."""
         seq, job, started_at = running
         if job.hard_s is not None:
             if now >= started_at + job.hard_s:

@@ -83,6 +83,7 @@ class PreforkPool:
         self._load: Callable[[ChildProcess], int] = _load_and_process if settings.process_per_job else _load
         self._scaler = Autoscaler(*settings.autoscale) if settings.autoscale is not None else None
         if launcher is None:
+            # Imported when needed: a launcher that was given does without it.
             from kafka.tasks.pools.launch import make_launcher
 
             launcher = make_launcher(settings)
@@ -341,6 +342,9 @@ class PreforkPool:
     # -----------------------------------------------------------------------------------
 
     def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
+        """Takes over the outcomes that a child reported and returns how many. A failure of the job for which the child
+        is being killed at its hard time limit becomes a timeout; its success counts. An unknown sequence number
+        damages the channel: what follows it cannot be trusted, and the child is killed."""
         jobs, done = child.jobs, self._done
         before, strange = len(done), -1
         for seq, outcome, ran_s, started_at in messages:

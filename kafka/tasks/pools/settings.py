@@ -125,6 +125,8 @@ class PoolSettings:
     """Children fork a process for each job (Linux); the pool ``fork`` sets it."""
 
     def __post_init__(self) -> None:
+        """Checks each number's range, then what has to fit together: soft below hard limits, MIN not above MAX, /proc
+        for memory limits."""
         _whole("the concurrency of a pool", self.concurrency, 1, MOST_CONCURRENCY)
         for name in ("timeout", "soft_timeout", "kill_grace", "start_limit"):
             _seconds(name, getattr(self, name), optional=name in ("timeout", "soft_timeout"))

@@ -115,6 +115,7 @@ class Supervision:
         self._rng = rng or Random()
         self._oom = oom or OomCounter()
         self._generation = 0
+        # A call of the change callback is scheduled: several changes in one turn of the loop are one.
         self._is_change_due = False
         self._next_maintenance: Deadline | None = None
 
@@ -223,6 +224,9 @@ class Supervision:
         self.reaper.watch(child)
 
     def _up(self, child: ChildProcess, up: ChildUp) -> None:
+        """A booted child may be given jobs, unless it differs from the worker (other versions or tasks: the
+        installation or the app's files were changed meanwhile) or is above the hard memory limit already: then it is
+        killed. A child that is being stopped is left alone."""
         if child.stage is not ChildStage.BOOTING:
             return
         ours = self._launcher.registry_hash
