@@ -1,10 +1,10 @@
 """Background jobs on Kafka: a queue is a topic, a job is a record, and the log is the truth.
 
 ``App`` declares tasks and enqueues jobs, ``JobHandle`` is what ``delay`` gives back, ``python -m kafka worker`` runs
-them. Inside, each module says what it is. From the caller to the broker: ``app task options settings payload envelope
-ids jobs backend``; from the broker to the user's function and back: ``delivery worker leases lines pace suspects
-admission outcome feeding pools runner context hooks exits consequences settling stopping``; ``results`` and ``topics``
-are shared by both, ``serve`` and ``loader`` start it, ``health`` and ``dump`` tell about it.
+them. Modules from the caller to the broker: ``app task options settings payload envelope ids jobs backend``; from the
+broker to the user's function and back: ``delivery worker leases admission outcome source_buffers runtime_estimate
+suspects dispatcher pools runner context hooks completion state_records settlement shutdown``; ``results`` and
+``topics`` are shared by both, ``serve`` and ``loader`` start a worker, ``health`` and ``dump`` report on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The leases that a worker holds: which stage each is in, and what follows from that for all of them.
 
 :class:`Leases` is the one writer of ``lease.stage``, so the sums that the worker decides by (unfinished jobs of a
-topic, jobs on their way to the suspects) are kept here and cannot drift from the leases. It decides nothing, and tells
-nobody. A new stage is one more name in the row below, and where it belongs in :data:`UNFINISHED`.
+topic, jobs on their way to the suspects) are kept here and cannot drift from the leases. It decides nothing and
+calls nothing back. A new stage is one more name in the row below, and where it belongs in :data:`UNFINISHED`.
 """
 
 from __future__ import annotations

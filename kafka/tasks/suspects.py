@@ -79,13 +79,13 @@ class Suspects:
 
     def take_surplus(self) -> list[Job]:
         """Those that may not be held beside the one that runs alone, or will: they are to be given back."""
-        kept: Job | None = None
+        isolated: Job | None = None
         if self._isolated is None:
-            kept = self._next_isolated()
-            if kept is None:
+            isolated = self._next_isolated()
+            if isolated is None:
                 return []
-        surplus = [job for job in self._waiting if job is not kept]
-        self._waiting = deque() if kept is None else deque([kept])
+        surplus = [job for job in self._waiting if job is not isolated]
+        self._waiting = deque() if isolated is None else deque([isolated])
         return surplus
 
     def due_at(self, pool: Pool, held: int) -> float:

@@ -75,9 +75,9 @@ def open_worker_backend(
         publisher = KafkaPublisher(client, settings, clock)
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
         delivery = ShareDelivery(client, sources, events, limit)
-        board = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
+        snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
         partitions = topics[names.results].partitions
-        return WorkerBackend(delivery, publisher, partitions, board, partial(last_connect_error, client)), client
+        return WorkerBackend(delivery, publisher, partitions, snapshots, partial(last_connect_error, client)), client
     except BaseException:
         client.close()
         raise

@@ -73,7 +73,7 @@ class _PendingExceptionRaised(BaseException):
 def _clear_pending_exception() -> None:
     """Have no exception pending in this thread when this returns.
 
-    To set none (NULL) would be wrong: up to Python 3.12 the interpreter is told that something is pending, finds
+    To set none (NULL) would be wrong: up to Python 3.12 the interpreter is notified that something is pending, finds
     nothing, and never forgets it. It looks again at each call from then on, and as soon as a profile
     or trace function (debuggers, coverage, cProfile) 3.11 does nothing else. So another one is set, and met.
     """
