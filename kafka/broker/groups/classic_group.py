@@ -85,7 +85,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata, in the order of the member's preference."""
 
 
-class JoinRequest(NamedTuple):
+class ClassicJoinRequest(NamedTuple):
     """A JoinGroup request. ``needs_known_id``: a member without an id is sent one and told to come again (version 4);
     ``may_skip_assignment``: its leader understands that there is nothing to assign (version 9, KIP-814)."""
 
@@ -115,7 +115,7 @@ class JoinGroupResult(NamedTuple):
     members: tuple[tuple[str, str | None, bytes], ...] = ()
 
 
-class SyncRequest(NamedTuple):
+class ClassicSyncRequest(NamedTuple):
     """A SyncGroup request."""
 
     member_id: str
@@ -489,7 +489,7 @@ class ClassicGroup(ClassicRoster):
 
     # -- the sync phase -------------------------------------------------------------------------------------------
 
-    def sync(self, request: SyncRequest, callback: Any, now: float) -> None:
+    def sync(self, request: ClassicSyncRequest, callback: Any, now: float) -> None:
         """A SyncGroup request; the leader's has the assignments of all members."""
         error = self._sync_error(request)
         if error is not None:
@@ -508,7 +508,7 @@ class ClassicGroup(ClassicRoster):
         if member.member_id == self.leader:
             self._assign({one: request.assignments.get(one, b"") for one in self.members}, now)
 
-    def _sync_error(self, request: SyncRequest) -> type[BrokerResponseError] | None:
+    def _sync_error(self, request: ClassicSyncRequest) -> type[BrokerResponseError] | None:
         if self.state is EMPTY:
             return UnknownMemberIdError
         if self.state is DEAD:
@@ -588,7 +588,7 @@ class ClassicGroup(ClassicRoster):
 
     # -- join --------------------------------------------------------------------------------------------------------
 
-    def join(self, request: JoinRequest, callback: Any, now: float) -> None:
+    def join(self, request: ClassicJoinRequest, callback: Any, now: float) -> None:
         """A JoinGroup request, whose session timeout and group id have been checked."""
         if not self._has_room_for(request.member_id):
             self.pending.discard(request.member_id)
@@ -613,7 +613,7 @@ class ClassicGroup(ClassicRoster):
         else:
             self._join_known_member(request, callback, now)
 
-    def _join_new_member(self, request: JoinRequest, callback: Any, now: float) -> None:
+    def _join_new_member(self, request: ClassicJoinRequest, callback: Any, now: float) -> None:
         member_id = self._new_member_id(request.client_id if request.instance_id is None else request.instance_id)
         if request.instance_id is not None:
             old = self.static.get(request.instance_id)
@@ -630,7 +630,7 @@ class ClassicGroup(ClassicRoster):
         else:
             self._add(request, member_id, callback, now)
 
-    def _join_known_member(self, request: JoinRequest, callback: Any, now: float) -> None:
+    def _join_known_member(self, request: ClassicJoinRequest, callback: Any, now: float) -> None:
         error = self.member_error(request.member_id, request.instance_id)
         if error is not None:
             self._completed_requests.append((callback, JoinGroupResult(error, request.member_id)))
@@ -646,7 +646,7 @@ class ClassicGroup(ClassicRoster):
             self._update(member, request, callback)
             self._rebalance_or_complete(now)
 
-    def _add(self, request: JoinRequest, member_id: str, callback: Any, now: float) -> None:
+    def _add(self, request: ClassicJoinRequest, member_id: str, callback: Any, now: float) -> None:
         member = ClassicMember(
             member_id,
             request.instance_id,
@@ -665,7 +665,7 @@ class ClassicGroup(ClassicRoster):
         self._timers.set(GroupTimeout.SESSION, member_id, now + NEW_MEMBER_JOIN_S)
         self._rebalance_or_complete(now)
 
-    def _update(self, member: ClassicMember, request: JoinRequest, callback: Any) -> None:
+    def _update(self, member: ClassicMember, request: ClassicJoinRequest, callback: Any) -> None:
         if member.awaiting_join_callback is not None and member.awaiting_join_callback is not callback:
             # The client abandoned the earlier request. Complete it all the same: its connection waits for it.
             self._completed_requests.append(
@@ -676,7 +676,7 @@ class ClassicGroup(ClassicRoster):
         member.session_timeout_ms = request.session_timeout_ms
         member.awaiting_join_callback = callback
 
-    def _replace_static(self, request: JoinRequest, old_id: str, new_id: str, callback: Any, now: float) -> None:
+    def _replace_static(self, request: ClassicJoinRequest, old_id: str, new_id: str, callback: Any, now: float) -> None:
         """A static member is back under a new id. While the group is stable and stays with its protocol, that is all:
         it takes over its assignment, and no other member notices."""
         leader_before = self.leader

@@ -19,12 +19,12 @@ from uuid import UUID
 
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
+    ClassicJoinRequest,
     ClassicLimits,
     ClassicState,
+    ClassicSyncRequest,
     JoinGroupResult,
-    JoinRequest,
     SyncGroupResult,
-    SyncRequest,
 )
 from kafka.broker.groups.consumer_group import (
     JOIN_EPOCH,
@@ -266,7 +266,7 @@ class GroupCoordinator:
 
     # -- the classic protocol ----------------------------------------------------------------------------------------
 
-    def join(self, group_id: str, request: JoinRequest, callback: JoinCallback, now: float) -> None:
+    def join(self, group_id: str, request: ClassicJoinRequest, callback: JoinCallback, now: float) -> None:
         """A JoinGroup request; ``callback`` is called with the answer, now or later. Groups of another kind:
         InconsistentGroupProtocolError (23); unknown ones with a member id: UnknownMemberIdError (25)."""
         group = self.groups.get(group_id)
@@ -297,7 +297,7 @@ class GroupCoordinator:
         self.groups[group_id] = new
         return new
 
-    def _join_consumer(self, group: ConsumerGroup, request: JoinRequest, now: float) -> JoinGroupResult:
+    def _join_consumer(self, group: ConsumerGroup, request: ClassicJoinRequest, now: float) -> JoinGroupResult:
         try:
             with self._persist_changes(group):
                 replaced = None
@@ -315,7 +315,7 @@ class GroupCoordinator:
         except BrokerResponseError as error:
             return JoinGroupResult(type(error), "")
 
-    def sync(self, group_id: str, request: SyncRequest, callback: SyncCallback, now: float) -> None:
+    def sync(self, group_id: str, request: ClassicSyncRequest, callback: SyncCallback, now: float) -> None:
         """A SyncGroup request. Unknown groups and share groups: UnknownMemberIdError (25)."""
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):

@@ -21,12 +21,12 @@ from typing import Final
 
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
+    ClassicJoinRequest,
     ClassicMember,
+    ClassicSyncRequest,
     JoinGroupResult,
-    JoinRequest,
     Protocols,
     SyncGroupResult,
-    SyncRequest,
 )
 from kafka.broker.groups.consumer_group import (
     ClassicMemberMetadata,
@@ -171,7 +171,7 @@ def _classic_assignment(group: ConsumerGroup, member_id: str, member: ClassicMem
 # -- classic members of a consumer group -------------------------------------------------------------------------------
 
 
-def classic_join(group: ConsumerGroup, request: JoinRequest, new_member_id: str, now: float) -> JoinGroupResult:
+def classic_join(group: ConsumerGroup, request: ClassicJoinRequest, new_member_id: str, now: float) -> JoinGroupResult:
     """A JoinGroup request. ``new_member_id``: for a member that has none yet. Errors are raised."""
     member_id = request.member_id or new_member_id
     group.check_group_size(member_id)
@@ -206,7 +206,7 @@ def classic_join(group: ConsumerGroup, request: JoinRequest, new_member_id: str,
     return JoinGroupResult(None, member_id, after.epoch, PROTOCOL_TYPE, request.protocols[0][0])
 
 
-def _find_joining_member(group: ConsumerGroup, request: JoinRequest, member_id: str) -> ConsumerMember:
+def _find_joining_member(group: ConsumerGroup, request: ClassicJoinRequest, member_id: str) -> ConsumerMember:
     if request.instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
     if request.member_id:
@@ -221,7 +221,7 @@ def supports(group: ConsumerGroup, protocol_type: str, protocols: Protocols) -> 
     return protocol_type == PROTOCOL_TYPE and any(all(name in names for names in others) for name, _ in protocols)
 
 
-def classic_sync(group: ConsumerGroup, request: SyncRequest, now: float) -> SyncGroupResult:
+def classic_sync(group: ConsumerGroup, request: ClassicSyncRequest, now: float) -> SyncGroupResult:
     """A SyncGroup request; the assignments in it are ignored. Errors are raised."""
     member, classic = _member(group, request.member_id, request.instance_id)
     _check_generation(member, request.generation)

@@ -22,11 +22,11 @@ from uuid import UUID
 
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
+    ClassicJoinRequest,
     ClassicState,
+    ClassicSyncRequest,
     JoinGroupResult,
-    JoinRequest,
     SyncGroupResult,
-    SyncRequest,
 )
 from kafka.broker.groups.consumer_group import (
     JOIN_EPOCH,
@@ -167,7 +167,7 @@ def join_group(broker: Broker, call: RequestContext[JoinGroupRequest]) -> Pendin
         done(JoinGroupResult(InvalidSessionTimeoutError, request.member_id))
     else:
         has_timeout = call.version >= FIRST_WITH_REBALANCE_TIMEOUT
-        wanted = JoinRequest(
+        wanted = ClassicJoinRequest(
             request.member_id,
             request.group_instance_id,
             call.client_id or "",
@@ -224,7 +224,7 @@ def sync_group(broker: Broker, call: RequestContext[SyncGroupRequest]) -> Pendin
     elif not request.group_id:
         done(SyncGroupResult(InvalidGroupIdError))
     else:
-        wanted = SyncRequest(
+        wanted = ClassicSyncRequest(
             request.member_id,
             request.group_instance_id,
             request.generation_id,

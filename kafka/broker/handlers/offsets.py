@@ -52,6 +52,8 @@ NO_OFFSET: Final = CommittedOffset(-1, -1, "", -1)
 _CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 _WantedPartition = OffsetCommitRequest.OffsetCommitRequestPartition
 _DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+_NumberAndCode = tuple[int, int]
+"""A partition's number and its error code."""
 
 
 def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | None, int]:
@@ -68,9 +70,10 @@ def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | Non
 def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> OffsetCommitResponse:
     request = call.request
     has_ids = call.version >= FIRST_WITH_TOPIC_IDS
-    refused: dict[tuple[str, UUID], list[_CommitPartition]] = {}
-    answered: list[tuple[tuple[str, UUID], list[_CommitPartition]]] = []
-    there: list[tuple[Topic, _WantedPartition, _CommitPartition]] = []
+    longest = broker.config.number("offset.metadata.max.bytes")
+    refused: dict[tuple[str, UUID], list[_NumberAndCode]] = {}
+    answered: list[tuple[tuple[str, UUID], list[_NumberAndCode]]] = []
+    there: list[tuple[Topic, _WantedPartition]] = []
     for wanted in request.topics:
         topic, missing = _find(broker, wanted.name, wanted.topic_id if has_ids else None)
         key = (wanted.name, wanted.topic_id)
@@ -79,25 +82,28 @@ def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> 
             code = missing
             if topic is not None and not 0 <= partition.partition_index < topic.partitions:
                 code = error_code(UnknownTopicOrPartitionError)
-            answer = _CommitPartition(partition_index=partition.partition_index, error_code=code)
             if topic is not None and not code:
-                accepted.append(answer)
-                there.append((topic, partition, answer))
+                is_too_large = len(partition.committed_metadata or "") > longest
+                code = error_code(OffsetMetadataTooLargeError) if is_too_large else 0
+                accepted.append((partition.partition_index, code))
+                there.append((topic, partition))
             else:
-                refused.setdefault(key, []).append(answer)
+                refused.setdefault(key, []).append((partition.partition_index, code))
         if accepted:
             answered.append((key, accepted))
         elif topic is None:
             refused.setdefault(key, [])
-    if there:
-        code = _commit(broker, call, there)
-        if code:
-            for _, _, answer in there:
-                answer.error_code = code
+    code_of_all = _commit(broker, call, there, longest) if there else 0
+    if code_of_all:
+        answered = [(key, [(number, code_of_all) for number, _ in results]) for key, results in answered]
     return OffsetCommitResponse(
         topics=[
-            OffsetCommitResponse.OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
-            for (name, topic_id), partitions in errors_first(refused, answered)
+            OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=name,
+                topic_id=topic_id,
+                partitions=[_CommitPartition(partition_index=number, error_code=code) for number, code in results],
+            )
+            for (name, topic_id), results in errors_first(refused, answered)
         ]
     )
 
@@ -105,18 +111,17 @@ def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> 
 def _commit(
     broker: Broker,
     call: RequestContext[OffsetCommitRequest],
-    wanted: Sequence[tuple[Topic, _WantedPartition, _CommitPartition]],
+    wanted: Sequence[tuple[Topic, _WantedPartition]],
+    longest: int,
 ) -> int:
-    """Store what may be stored, and note what may not; the error of all, or 0."""
+    """Store the offsets, except those whose metadata is longer than ``longest``; the error code of all, or 0."""
     request = call.request
-    longest = broker.config.number("offset.metadata.max.bytes")
     now_ms = broker.epoch_ms()
     expires_ms = -1 if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, NO_LIMIT)
     accepted: dict[TopicPartition, CommittedOffset] = {}
-    for topic, partition, answer in wanted:
+    for topic, partition in wanted:
         metadata = partition.committed_metadata or ""
         if len(metadata) > longest:
-            answer.error_code = error_code(OffsetMetadataTooLargeError)
             continue
         committed_ms = now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp
         accepted[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
@@ -130,7 +135,7 @@ def _commit(
             request.generation_id_or_member_epoch,
             call.now,
             version=call.version,
-            partitions=[(topic.topic_id, partition.partition_index) for topic, partition, _ in wanted],
+            partitions=[(topic.topic_id, partition.partition_index) for topic, partition in wanted],
         )
         broker.offsets.commit(request.group_id, accepted)
     except KafkaStorageError:
@@ -248,56 +253,56 @@ def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
 @handles(OffsetDeleteRequest)
 def offset_delete(broker: Broker, call: RequestContext[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     request = call.request
-    refused: dict[str, list[_DeletedPartition]] = {}
-    answered: list[tuple[str, list[_DeletedPartition]]] = []
-    there: list[tuple[TopicPartition, _DeletedPartition]] = []
+    unknown = error_code(UnknownTopicOrPartitionError)
+    refused: dict[str, list[_NumberAndCode]] = {}
+    there: list[tuple[str, list[int]]] = []
     for wanted in request.topics:
         topic = broker.metadata.topic(wanted.name)
         accepted = []
-        for partition in wanted.partitions:
-            number = partition.partition_index
-            is_there = topic is not None and 0 <= number < topic.partitions
-            answer = _DeletedPartition(
-                partition_index=number, error_code=0 if is_there else error_code(UnknownTopicOrPartitionError)
-            )
-            if is_there:
-                accepted.append(answer)
-                there.append((TopicPartition(wanted.name, number), answer))
+        for number in (partition.partition_index for partition in wanted.partitions):
+            if topic is not None and 0 <= number < topic.partitions:
+                accepted.append(number)
             else:
-                refused.setdefault(wanted.name, []).append(answer)
+                refused.setdefault(wanted.name, []).append((number, unknown))
         if accepted:
-            answered.append((wanted.name, accepted))
+            there.append((wanted.name, accepted))
         elif topic is None:
             refused.setdefault(wanted.name, [])
     try:
-        _delete(broker, request.group_id, there)
+        subscribed = _delete(broker, request.group_id, there)
     except KafkaStorageError:
         return OffsetDeleteResponse(error_code=error_code(NotCoordinatorError), throttle_time_ms=0, topics=[])
     except BrokerResponseError as error:
         return OffsetDeleteResponse(error_code=error_code(error), throttle_time_ms=0, topics=[])
+    code_of_subscribed = error_code(GroupSubscribedToTopicError)
+    answered = [
+        (name, [(number, code_of_subscribed if name in subscribed else 0) for number in numbers])
+        for name, numbers in there
+    ]
     return OffsetDeleteResponse(
         error_code=0,
         throttle_time_ms=0,
         topics=[
-            OffsetDeleteResponse.OffsetDeleteResponseTopic(name=name, partitions=partitions)
-            for name, partitions in errors_first(refused, answered)
+            OffsetDeleteResponse.OffsetDeleteResponseTopic(
+                name=name,
+                partitions=[_DeletedPartition(partition_index=number, error_code=code) for number, code in results],
+            )
+            for name, results in errors_first(refused, answered)
         ],
     )
 
 
-def _delete(
-    broker: Broker, group_id: str, wanted: Sequence[tuple[TopicPartition, _DeletedPartition]]
-) -> None:
+def _delete(broker: Broker, group_id: str, wanted: Sequence[tuple[str, Sequence[int]]]) -> set[str]:
+    """Delete a group's offsets, except those of topics that it is subscribed to, which are returned."""
     if not group_id:
         raise InvalidGroupIdError("")
     group = broker.groups.check_offset_delete(group_id)
-    gone = []
-    for where, answer in wanted:
-        if group.is_subscribed_to(where.topic):
-            answer.error_code = error_code(GroupSubscribedToTopicError)
-        else:
-            gone.append(where)
-    broker.offsets.delete(group_id, gone)
+    subscribed = {name for name, _ in wanted if group.is_subscribed_to(name)}
+    broker.offsets.delete(
+        group_id,
+        [TopicPartition(name, number) for name, numbers in wanted if name not in subscribed for number in numbers],
+    )
+    return subscribed
 
 
 # -- the order of the response ---------------------------------------------------------------------------------------

@@ -250,8 +250,9 @@ def end_transaction(broker: Broker, call: RequestContext[EndTxnRequest]) -> EndT
 def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """Offsets that hold when the transaction is committed, and are nobody's until then."""
     request = call.request
-    refused: dict[str, list[_OffsetResult]] = {}
-    answered: list[tuple[str, list[_OffsetResult]]] = []
+    refused: dict[str, list[tuple[int, int]]] = {}
+    answered: list[tuple[str, list[tuple[int, int]]]] = []
+    """Topic -> number and error code of each partition."""
     offsets: dict[TopicPartition, CommittedOffset] = {}
     longest = broker.config.number("offset.metadata.max.bytes")
     for topic in request.topics:
@@ -260,15 +261,13 @@ def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest])
         for one in topic.partitions:
             where = TopicPartition(topic.name, one.partition_index)
             metadata = one.committed_metadata or ""
-            answer = _OffsetResult(partition_index=one.partition_index, error_code=0)
             if found is None or not 0 <= one.partition_index < found.partitions:
-                answer.error_code = error_code(UnknownTopicOrPartitionError)
-                refused.setdefault(topic.name, []).append(answer)
-                continue
-            accepted.append(answer)
-            if len(metadata) > longest:
-                answer.error_code = error_code(OffsetMetadataTooLargeError)
+                code = error_code(UnknownTopicOrPartitionError)
+                refused.setdefault(topic.name, []).append((one.partition_index, code))
+            elif len(metadata) > longest:
+                accepted.append((one.partition_index, error_code(OffsetMetadataTooLargeError)))
             else:
+                accepted.append((one.partition_index, 0))
                 offsets[where] = CommittedOffset(
                     one.committed_offset, one.committed_leader_epoch, metadata, broker.epoch_ms()
                 )
@@ -282,14 +281,15 @@ def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest])
         except BrokerResponseError as error:
             is_disk = isinstance(error, KafkaStorageError)
             code = error_code(NotCoordinatorError() if is_disk else error)
-            for _, results in answered:
-                for answer in results:
-                    answer.error_code = code
+            answered = [(name, [(number, code) for number, _ in results]) for name, results in answered]
     return TxnOffsetCommitResponse(
         throttle_time_ms=0,
         topics=[
-            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=name, partitions=partitions)
-            for name, partitions in errors_first(refused, answered)
+            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                name=name,
+                partitions=[_OffsetResult(partition_index=number, error_code=code) for number, code in results],
+            )
+            for name, results in errors_first(refused, answered)
         ],
     )
 
@@ -412,6 +412,7 @@ def list_transactions(broker: Broker, call: RequestContext[ListTransactionsReque
         for name, one in broker.transactions.all.items()
         if (not request.state_filters or one.state in states)
         and (not producers or one.producer_id in producers)
+        # From the start to now, also of what has ended; an id without a transaction (start -1) passes any filter.
         and (request.duration_filter < 0 or now_ms - one.start_ms > request.duration_filter)
         and (named is None or name in named)
     ]

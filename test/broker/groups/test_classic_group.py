@@ -9,9 +9,9 @@ from kafka.broker.groups.classic_group import (
     ClassicLimits,
     ClassicState,
     JoinGroupResult,
-    JoinRequest,
+    ClassicJoinRequest,
     SyncGroupResult,
-    SyncRequest,
+    ClassicSyncRequest,
 )
 from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.broker.groups.timers import GroupTimers
@@ -72,7 +72,9 @@ class Hand:
         may_skip: bool = True,
     ) -> JoinGroupResult | None:
         self.answers.pop(callback, None)
-        wanted = JoinRequest(member, instance, "c", "/h", kind, protocols, session_ms, rebalance_ms, known, may_skip)
+        wanted = ClassicJoinRequest(
+            member, instance, "c", "/h", kind, protocols, session_ms, rebalance_ms, known, may_skip
+        )
         self.group.join(wanted, callback, self.now)
         self.take()
         answer = self.answers.get(callback)
@@ -81,7 +83,7 @@ class Hand:
 
     def sync(self, callback: str, member: str, generation: int, **assignments: bytes) -> SyncGroupResult | None:
         self.answers.pop(callback, None)
-        self.group.sync(SyncRequest(member, None, generation, None, None, assignments), callback, self.now)
+        self.group.sync(ClassicSyncRequest(member, None, generation, None, None, assignments), callback, self.now)
         self.take()
         answer = self.answers.get(callback)
         assert answer is None or isinstance(answer, SyncGroupResult)

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from kafka.broker.groups import migration
-from kafka.broker.groups.classic_group import JoinGroupResult, JoinRequest, Protocols, SyncGroupResult, SyncRequest
+from kafka.broker.groups.classic_group import (
+    JoinGroupResult,
+    ClassicJoinRequest,
+    Protocols,
+    SyncGroupResult,
+    ClassicSyncRequest,
+)
 from kafka.broker.groups.consumer_group import ConsumerMemberState
 from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription
 from kafka.broker.groups.timers import GroupTimeout
@@ -34,7 +40,9 @@ WITH_RACK: Protocols = (("range", b"\x00\x03" + RANGE[0][1][2:] + bytes.fromhex(
 def join(
     hand: HandGroup, member: str = "", instance: str | None = None, protocols: Protocols = RANGE, **more: Any
 ) -> JoinGroupResult:
-    wanted = JoinRequest(member, instance, "c", "/h", "consumer", protocols, 10_000, 20_000, False)._replace(**more)
+    wanted = ClassicJoinRequest(member, instance, "c", "/h", "consumer", protocols, 10_000, 20_000, False)._replace(
+        **more
+    )
     return migration.classic_join(hand.group, wanted, "new", hand.now)
 
 
@@ -46,7 +54,9 @@ def sync(
     protocol: str | None = None,
     instance: str | None = None,
 ) -> SyncGroupResult:
-    return migration.classic_sync(hand.group, SyncRequest(member, instance, generation, kind, protocol, {}), hand.now)
+    return migration.classic_sync(
+        hand.group, ClassicSyncRequest(member, instance, generation, kind, protocol, {}), hand.now
+    )
 
 
 def beat(hand: HandGroup, member: str, generation: int) -> None:
@@ -140,7 +150,7 @@ def test_a_static_member_takes_its_place_over_under_a_new_id() -> None:
     join(hand, instance="i")
     assert set(hand.group.members) == {"new"}
     again = migration.classic_join(
-        hand.group, JoinRequest("", "i", "c", "/h", "consumer", RANGE, 10_000, 20_000), "newer", hand.now
+        hand.group, ClassicJoinRequest("", "i", "c", "/h", "consumer", RANGE, 10_000, 20_000), "newer", hand.now
     )
     assert (again.member_id, set(hand.group.members)) == ("newer", {"newer"})
     assert len(hand.group.members["newer"].assigned) == 4

@@ -18,9 +18,9 @@ from kafka.broker.groups.classic_group import (
     ClassicLimits,
     ClassicState,
     JoinGroupResult,
-    JoinRequest,
+    ClassicJoinRequest,
     SyncGroupResult,
-    SyncRequest,
+    ClassicSyncRequest,
 )
 from kafka.broker.groups.timers import GroupTimers
 from kafka.errors import BrokerResponseError, KafkaStorageError
@@ -106,7 +106,7 @@ class ClassicModel(RuleBasedStateMachine):
             return
         client.owns = frozenset()  # whoever joins has let go (the eager protocol)
         instance = "i" if name == "static" else None
-        wanted = JoinRequest(
+        wanted = ClassicJoinRequest(
             client.member_id, instance, name, "/h", "consumer", (("range", b""),), session, 6000, known, True
         )
         self.group.join(wanted, self.callback(name), self.now)
@@ -123,7 +123,7 @@ class ClassicModel(RuleBasedStateMachine):
                 owner = client.members[number % len(client.members)]
                 assigned[owner] = assigned.get(owner, b"") + bytes([number])
         instance = "i" if name == "static" else None
-        wanted = SyncRequest(client.member_id, instance, client.generation, "consumer", "range", assigned)
+        wanted = ClassicSyncRequest(client.member_id, instance, client.generation, "consumer", "range", assigned)
         self.group.sync(wanted, self.callback(name), self.now)
         self.deliver()
 

@@ -10,7 +10,7 @@ from kafka.broker.groups.classic_group import (
     ClassicState,
     JoinGroupResult,
     SyncGroupResult,
-    SyncRequest,
+    ClassicSyncRequest,
 )
 from kafka.broker.groups.timers import GroupTimeout
 from kafka.errors import (
@@ -302,7 +302,7 @@ def test_what_stands_against_a_sync(
 ) -> None:
     hand = Hand()
     hand.stable("a")
-    hand.group.sync(SyncRequest(member, instance, generation, kind, protocol, {}), "s", hand.now)
+    hand.group.sync(ClassicSyncRequest(member, instance, generation, kind, protocol, {}), "s", hand.now)
     ((_, answer),) = hand.group.take_completed_requests()
     assert error_of(answer) is error
 

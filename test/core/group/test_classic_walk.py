@@ -19,9 +19,9 @@ from kafka.broker.groups.classic_group import (
     ClassicGroup,
     ClassicLimits,
     JoinGroupResult,
-    JoinRequest,
+    ClassicJoinRequest,
     SyncGroupResult,
-    SyncRequest,
+    ClassicSyncRequest,
 )
 from kafka.broker.groups.timers import GroupTimers
 from kafka.core.dialogue import ByVersion
@@ -191,7 +191,7 @@ class Member:
         if isinstance(request, JoinGroupRequest):
             protocols = tuple((each.name, bytes(each.metadata)) for each in request.protocols)
             group.join(
-                JoinRequest(
+                ClassicJoinRequest(
                     request.member_id, request.group_instance_id, "c", "/h", "consumer", protocols,
                     request.session_timeout_ms, request.rebalance_timeout_ms,
                 ), callback, now,
@@ -199,7 +199,7 @@ class Member:
         elif isinstance(request, SyncGroupRequest):
             given = {each.member_id: bytes(each.assignment) for each in request.assignments}
             group.sync(
-                SyncRequest(
+                ClassicSyncRequest(
                     request.member_id, request.group_instance_id, request.generation_id, request.protocol_type,
                     request.protocol_name, given,
                 ), callback, now,
