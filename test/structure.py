@@ -9,7 +9,8 @@
 * *single importer*: modules that exactly one other module imports; packages' ``__init__`` count on neither side.
 * *foreign writes*: assignments to an attribute of an object whose class is declared in another module. The classes that
   declare an attribute are found by its name, so one that is declared in the module itself, or that is given to an
-  object made in the same function, is not counted.
+  object made in the same function, is not counted. Nor are fields of messages: these are values that belong to whoever
+  fills them in.
 * *duplicate names*: public classes, declared at the top of two modules or more under one name.
 * *ring*: modules that import one another in a circle, with imports for type checkers only and inside functions.
 * *routes*: files of the package in which a function runs between two points, once connections stand and codecs are
@@ -138,7 +139,7 @@ def duplicate_names(modules: Mapping[str, Module]) -> dict[str, list[str]]:
 def foreign_writes(modules: Mapping[str, Module]) -> list[str]:
     """``path:line: target`` of each assignment to an attribute of an object of another module."""
     declared = {name: set(_declared(module.tree)) for name, module in modules.items()}
-    everywhere = set().union(*declared.values())
+    everywhere = set().union(*(names for name, names in declared.items() if not modules[name].path.startswith(DATA)))
     found = []
     for name, module in modules.items():
         for function in _functions(module.tree):

@@ -116,7 +116,7 @@ class ServerConnection:
 
     def limit_requests(self, max_bytes: int) -> None:
         """Take no frames longer than this from now on."""
-        self._reader.max_bytes = max_bytes
+        self._reader.limit(max_bytes)
 
     def answer(self, response: Response | None, version: int | None = None) -> list[BytesLike]:
         """The bytes that answer the request in hand: a whole frame in chunks, or none for a request without an answer

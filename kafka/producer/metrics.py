@@ -160,7 +160,7 @@ class ProducerMetrics:
         self._nodes: dict[int, _Requests] = {}
         self._topics: dict[str, dict[str, Sampled]] = {}
         self._batches_of: dict[str, _Batches] = {}
-        counts.listener = self
+        counts.report_to(self)
         client.cluster.add_listener(self._metadata_changed)
 
     # -- told by the driver --------------------------------------------------------------------------------------------

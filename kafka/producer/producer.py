@@ -589,7 +589,7 @@ class KafkaProducer(RecordSender, HasTelemetry):
             raise IllegalStateError(self._refusal)
 
     def _renew_lock(self) -> None:
-        self._accumulator.lock = self._make_lock()
+        self._accumulator.use_lock(self._make_lock())
 
     def _refuse(self, why: str) -> None:
         if self._refusal is None:
@@ -615,9 +615,9 @@ class KafkaProducer(RecordSender, HasTelemetry):
             self._host.call(transactions.begin)
         else:
             transactions.begin()
-        self._open_gate()
+        self._accept_records()
         if not transactions.is_sending:  # an error has closed it meanwhile
-            self._close_gate()
+            self._refuse_records()
 
     def commit_transaction(self) -> None:
         """Deliver all records of the transaction and commit it; returns when it is committed.
@@ -703,7 +703,7 @@ class KafkaProducer(RecordSender, HasTelemetry):
         check_seconds(timeout)
         transactions = self._transactions
         if transactions is not None and self._refusal is None and timeout != 0 and self._may_block:
-            self._close_gate()
+            self._refuse_records()
             began = time.monotonic()
             limit_s: float = self._settings["max_block_ms"] / 1000
             finish: Callable[..., Future[None]] = transactions.finish
@@ -719,7 +719,7 @@ class KafkaProducer(RecordSender, HasTelemetry):
         transactions = self._transactions
         if transactions is None or self._refusal is not None:
             return self._close_sending_async()
-        self._close_gate()
+        self._refuse_records()
         done: Future[None] = Future()
         transactions.finish().add_both(lambda _: self._close_sending_async().chain(done))
         return done
@@ -730,22 +730,22 @@ class KafkaProducer(RecordSender, HasTelemetry):
         """Begin without a transaction, when the producer is to have some; else with all topics."""
         self._transactions = transactions
         if transactions is None:
-            self._open_gate()
+            self._accept_records()
             return
         itself = weakref.ref(self)  # the loop's thread may not hold the producer
 
-        def close_gate() -> None:
+        def refuse_records() -> None:
             producer = itself()
             if producer is not None:
-                producer._close_gate()
+                producer._refuse_records()
 
-        transactions.on_closed_gate = close_gate
+        transactions.call_when_closed(refuse_records)
 
-    def _open_gate(self) -> None:
+    def _accept_records(self) -> None:
         if self._refusal is None:
             self._topics = self._known_topics
 
-    def _close_gate(self) -> None:
+    def _refuse_records(self) -> None:
         self._topics = {}
 
     def _check_may_send(self) -> None:

@@ -356,7 +356,7 @@ class Transactions:
         settings: Mapping[str, Any],
     ) -> None:
         self.machine = machine
-        self.on_closed_gate: Callable[[], object] = lambda: None
+        self.on_sending_refused: Callable[[], object] = lambda: None
         """Called when ``send`` is to be refused."""
         self._client = client
         self._sender = sender
@@ -375,7 +375,11 @@ class Transactions:
         """Partitions are being added, or are about to be: what is new meanwhile comes after them."""
         self._empty: Future[None] | None = None
         """Somebody waits until nothing is unanswered."""
-        machine.on_error = self._note_error
+        machine.call_on_error(self._note_error)
+
+    def call_when_closed(self, action: Callable[[], object]) -> None:
+        """``action`` is called when ``send`` is to be refused from now on."""
+        self.on_sending_refused = action
 
     def _version(self) -> int:
         """Of the protocol that the cluster speaks now."""
@@ -472,7 +476,7 @@ class Transactions:
 
     def _begin_commit(self) -> None:
         self.machine.begin_commit()
-        self.on_closed_gate()
+        self.on_sending_refused()
 
     def _commit(self) -> Dialogue[None]:
         yield Wait(self._flush())
@@ -480,7 +484,7 @@ class Transactions:
 
     def _begin_abort(self) -> None:
         reason = self.machine.begin_abort()
-        self.on_closed_gate()
+        self.on_sending_refused()
         self._drop(reason)
 
     def _abort(self) -> Dialogue[None]:
@@ -523,7 +527,7 @@ class Transactions:
 
     def _note_error(self) -> None:
         """The machine has come to one of its two errors, in the middle of whatever: what follows, follows later."""
-        self.on_closed_gate()
+        self.on_sending_refused()
         self._client.loop.call_soon(self._after_error)
 
     def _after_error(self) -> None:

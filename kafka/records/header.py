@@ -107,6 +107,15 @@ class BatchHeader:
         self.base_sequence = base_sequence
         self.records_count = records_count
 
+    def change_max_timestamp(self, max_timestamp: int) -> None:
+        """The batch's bytes were changed to that."""
+        self.max_timestamp = max_timestamp
+
+    def move_to(self, start: int) -> None:
+        """The batch lies at ``start`` of another buffer."""
+        self.start = start
+        self.end = start + self.length
+
     @property
     def last_offset(self) -> int:
         """The offset of the last record, or of the one that compaction removed there."""

@@ -127,8 +127,7 @@ def scan_log(file: BinaryIO, pos: int = 0) -> Iterator[BatchHeader]:
             raise CorruptRecordError(f"a message set v{header.magic} at byte {pos}; this log holds batches v2 only")
         if header.base_offset < expected:
             raise CorruptRecordError(f"the batch at byte {pos} has offset {header.base_offset} after {expected - 1}")
-        header.start = pos
-        header.end = pos + header.length
+        header.move_to(pos)
         yield header
         pos = header.end
         expected = header.next_offset

@@ -54,6 +54,10 @@ class FrameReader:
         self._wanted = 4  # bytes that the unfinished frame (or its length) takes in all
         self.failed: InvalidReceiveError | None = None
 
+    def limit(self, max_bytes: int) -> None:
+        """Take no frames longer than this from now on."""
+        self.max_bytes = max_bytes
+
     @property
     def held_bytes(self) -> int:
         """Bytes of the unfinished frame that have come."""

@@ -396,7 +396,7 @@ class PartitionLog:
         if max_timestamp is not None and max_timestamp != header.max_timestamp:
             # Searches by timestamp trust the batch headers, which a producer may have filled wrongly.
             set_max_timestamp(data, 0, max_timestamp)
-            header.max_timestamp = max_timestamp
+            header.change_max_timestamp(max_timestamp)
         base = self._write_batch(data, header.last_offset_delta, header.max_timestamp, now_ms, header)
         append_time = now_ms if self.config.log_append_time else -1
         return LogAppendInfo(base, base + header.last_offset_delta, append_time, False)

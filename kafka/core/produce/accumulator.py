@@ -262,6 +262,10 @@ class RecordAccumulator:
         self.is_closed = False
         """No batch is begun any more: set before the last :meth:`take_all`, so that no record comes in after it."""
 
+    def use_lock(self, lock: AbstractContextManager[Any]) -> None:
+        """In the child of a fork: the former one may be held by a thread that is not there."""
+        self.lock = lock
+
     # -- in users' threads ---------------------------------------------------------------------------------------------
 
     def queue_for(

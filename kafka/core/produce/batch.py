@@ -356,7 +356,7 @@ class PartitionQueue:
 
     def send(self, batch: ProducerBatch, node: int, leader_epoch: int, now: float) -> None:
         """``batch`` goes to ``node``, the leader of that epoch."""
-        self.numbers.used_at = now
+        self.numbers.note_use(now)
         self.node = node
         self.leader_epoch = leader_epoch
         self.in_flight.append(batch)

@@ -140,6 +140,10 @@ class SequenceNumbers:
         """The leader has acknowledged a numbered batch: it knows the producer id."""
         self.is_known = True
 
+    def note_use(self, now: float) -> None:
+        """Something is sent."""
+        self.used_at = now
+
     def forget_leader(self) -> None:
         """The leader may have forgotten the producer id: nothing was sent for long."""
         self.is_known = False

@@ -183,6 +183,10 @@ class ProduceCounters:
         self.listener: ProduceCountersListener | None = None
         self.records = self.bytes = self.batches = self.requests = self.retries = self.errors = self.splits = 0
 
+    def report_to(self, listener: ProduceCountersListener) -> None:
+        """Tell ``listener`` of each batch that is retried or fails."""
+        self.listener = listener
+
     def retried(self, batch: ProducerBatch) -> None:
         """The batch is to be sent again."""
         self.retries += 1

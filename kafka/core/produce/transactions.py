@@ -100,6 +100,10 @@ class TransactionManager:
         self._rewinds: dict[PartitionQueue, int] = {}
         """Partitions that have lost a batch, and the sequence that their leaders wait for still."""
 
+    def call_on_error(self, action: Callable[[], object]) -> None:
+        """``action`` is called when an error ends what the transaction may do."""
+        self.on_error = action
+
     @property
     def state(self) -> TransactionPhase:
         return self._states.now
