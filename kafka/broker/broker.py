@@ -266,10 +266,6 @@ class Broker:
         reply.close_after_send(lambda transport: transport.close(), hang_up=verdict.response is None)
         return reply
 
-    def set_epoch_offset(self, epoch_offset: float) -> None:
-        """What turns ``now`` into seconds since the epoch: the wall clock may have been set."""
-        self.epoch_offset = epoch_offset
-
     def tick(self, now: float) -> float | None:
         """Do what is due: flush, attempt delayed requests, expire locks and sessions. When to call it again at the
         latest (monotonic s), or None."""

@@ -6,12 +6,12 @@ import pytest
 
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
+    ClassicJoinRequest,
     ClassicLimits,
     ClassicState,
-    JoinGroupResult,
-    ClassicJoinRequest,
-    SyncGroupResult,
     ClassicSyncRequest,
+    JoinGroupResult,
+    SyncGroupResult,
 )
 from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.broker.groups.timers import GroupTimers

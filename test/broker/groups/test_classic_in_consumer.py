@@ -11,11 +11,11 @@ import pytest
 
 from kafka.broker.groups import migration
 from kafka.broker.groups.classic_group import (
-    JoinGroupResult,
     ClassicJoinRequest,
+    ClassicSyncRequest,
+    JoinGroupResult,
     Protocols,
     SyncGroupResult,
-    ClassicSyncRequest,
 )
 from kafka.broker.groups.consumer_group import ConsumerMemberState
 from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription

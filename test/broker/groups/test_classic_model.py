@@ -15,12 +15,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
+    ClassicJoinRequest,
     ClassicLimits,
     ClassicState,
-    JoinGroupResult,
-    ClassicJoinRequest,
-    SyncGroupResult,
     ClassicSyncRequest,
+    JoinGroupResult,
+    SyncGroupResult,
 )
 from kafka.broker.groups.timers import GroupTimers
 from kafka.errors import BrokerResponseError, KafkaStorageError

@@ -8,9 +8,9 @@ from kafka.broker.groups.classic_group import (
     ClassicGroup,
     ClassicLimits,
     ClassicState,
+    ClassicSyncRequest,
     JoinGroupResult,
     SyncGroupResult,
-    ClassicSyncRequest,
 )
 from kafka.broker.groups.timers import GroupTimeout
 from kafka.errors import (

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.groups.classic_group import ClassicMember, ClassicRoster, JoinGroupResult, ClassicJoinRequest
+from kafka.broker.groups.classic_group import ClassicJoinRequest, ClassicMember, ClassicRoster, JoinGroupResult
 from kafka.broker.groups.consumer_group import ConsumerMember, ConsumerMemberState
 from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.errors import FencedInstanceIdError, MemberIdRequiredError, UnknownMemberIdError

@@ -17,11 +17,11 @@ import pytest
 from kafka.broker.groups.classic_group import (
     COMPLETING,
     ClassicGroup,
-    ClassicLimits,
-    JoinGroupResult,
     ClassicJoinRequest,
-    SyncGroupResult,
+    ClassicLimits,
     ClassicSyncRequest,
+    JoinGroupResult,
+    SyncGroupResult,
 )
 from kafka.broker.groups.timers import GroupTimers
 from kafka.core.dialogue import ByVersion
