@@ -1,12 +1,12 @@
-"""What ``bootstrap_servers="embedded:DIR"`` means: one broker for a directory, shared by all processes that ask for it.
+"""``bootstrap_servers="embedded:DIR"``: one broker for a directory, shared by all processes that use it.
 
 :func:`ensure_running` finds the broker of the directory or starts one, in a session of its own and without our standard
-streams (its log is ``DIR/broker.log``). It lives as long as clients are connected, and ten seconds more. The protocol
-between starters and brokers is in ``state_file.py``; which directories are trusted, in ``private_files.py``. Whatever
-is in one, a client is never sent to another machine.
+streams (its log is ``DIR/broker.log``). It runs as long as clients are connected, and ten seconds more. The protocol
+between starters and brokers is in ``state_file.py``; ``private_files.py`` decides which directories are trusted. A
+client is never sent to another machine, whatever the directory contains.
 
-This module alone of the package is for others (``kafka.bootstrap``, tasks, tests). It loads nothing of the broker: that
-runs in its own process.
+Only this module of the package is for others (``kafka.bootstrap``, tasks, tests). It imports nothing of the broker,
+which runs in its own process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 log = logging.getLogger(__name__)
 
 IDLE_S: Final = 10.0
-"""How long a broker that was started here outlives its last client."""
+"""How long a broker that was started here runs after its last client."""
 
 LOG_NAME: Final = "broker.log"
 START_TIMEOUT_S: Final = 30.0
@@ -42,7 +42,7 @@ class EmbeddedBrokerError(KafkaError):
 
 
 class RunningEmbeddedBroker(NamedTuple):
-    """A broker that answers: where, who, for which directory. It stays for ten seconds, and while one is connected."""
+    """A broker that answers. It runs while a client is connected, and ten seconds more."""
 
     bootstrap: str
     pid: int

@@ -104,6 +104,7 @@ class Features:
             self._off = self._refusals()
 
     def _check(self, update: FeatureUpdate, now: int) -> None:
+        """Check one update, in Apache Kafka's order and words. InvalidUpdateVersionError (95)."""
         name, level, kind = update
         wrong = f"Invalid update version {level} for feature {name}. "
         controller = f"Local controller {self._config.node_id}"

@@ -206,6 +206,7 @@ def tls_context(config: BrokerConfig, name: str) -> ssl.SSLContext:
 
 
 def _identity(config: BrokerConfig, name: str) -> CertificateWithKey:
+    """The certificate and key of a listener, from PEM files or from the settings. KafkaConfigurationError."""
     chain, key = (_value(config, name, f"ssl.keystore.{part}") for part in ("certificate.chain", "key"))
     location = _value(config, name, "ssl.keystore.location")
     password = _value(config, name, "ssl.key.password") or None

@@ -91,6 +91,7 @@ def _listener(
     told: tuple[str, int] | None,
     has_users: bool,
 ) -> ListenerSpec:
+    """One listener with its advertised address, TLS and SASL. KafkaConfigurationError."""
     protocol = protocols.get(name)
     if protocol is None:
         raise KafkaConfigurationError(f"listener.security.protocol.map has no protocol for the listener {name}")

@@ -87,7 +87,7 @@ class RecordValidation:
         return None if found is None else self._outcome(found)
 
     def in_turns(self) -> Generator[bool, None, int]:
-        """For a batch of any size. Yields as in ``slices.py``."""
+        """For a batch of any size. Yields as in ``time_slices.py``."""
         try:
             found = yield from read_in_slices(self._header, self._open)
         except UnsupportedCodecError:

@@ -287,6 +287,7 @@ class OffsetStore:
                 self._drop(self._topic.partition_of(group_id), group_id, places)
 
     def _on_record(self, home: int, key: bytes, value: bytes | None, producer: tuple[int, int] | None) -> None:
+        """Apply a replayed record: an offset, pending if it is part of a transaction, or its deletion."""
         if not key.startswith(_KIND):
             return
         name = GROUP_KEYS.decode(key)

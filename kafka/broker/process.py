@@ -219,7 +219,7 @@ class ListenError(KafkaError):
 class BrokerOptions(NamedTuple):
     """How to run a broker. ``port`` 0: a free one, if possible the one that this directory's last broker had, so that
     clients find it again. ``settings``: Kafka's names. ``fsync``: always, interval or never. ``emulate``: the
-    release to play, a name of ``releases.py``. ``lifeline_fd``: a pipe whose other end somebody holds who needs the
+    release to play, a name of ``emulation.py``. ``lifeline_fd``: a pipe whose other end somebody holds who needs the
     broker; the broker ends with it."""
 
     data_dir: str

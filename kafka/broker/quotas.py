@@ -146,6 +146,7 @@ def _check(key: str, value: float, keys: Mapping[str, bool]) -> None:
 
 
 def _check_filter(components: Sequence[QuotaFilterComponent]) -> None:
+    """Check the components of a DescribeClientQuotas filter. InvalidRequestError (42), UnsupportedVersionError (35)."""
     seen: set[str] = set()
     for kind, match, name in components:
         if not kind:

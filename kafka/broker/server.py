@@ -1,16 +1,15 @@
-"""The broker on a network: connections in, requests to :class:`~kafka.broker.broker.Broker`, replies out.
+"""The broker on a network: connections in, requests to :class:`~kafka.broker.broker.Broker`, responses out.
 
 One turn of the loop::
 
     readable connections -> ServerConnection -> Broker.handle ... -> (once, at the turn's end) Broker.tick
 
-so that all requests that came together share one sync and one round of wake-ups. Runs over any
-:class:`~kafka.net.transport.Network`: sockets, or memory in tests. It decides nothing about requests; limits are those
-of Kafka: ``socket.request.max.bytes`` for a frame (and, ours, ``wire.source.MAX_ELEMENTS`` for what is in it), and
-reading stops while a peer has sent far ahead of its answers or takes none. A slow reader holds at most
-:data:`MAX_PENDING_BYTES` and one answer (``fetch.max.bytes``) in memory; all of them together
-:data:`MAX_ALL_PENDING_BYTES` and an answer of one batch each. How many connections there may be is
-``connection_quotas.py``'s decision. On listeners with SASL a connection that is not authenticated ends
+so that all requests of a turn share one flush and one round of notifications. Runs over any
+:class:`~kafka.net.transport.Network`: sockets, or memory in tests. Limits are Kafka's: ``socket.request.max.bytes`` for
+a frame (and ``wire.source.MAX_ELEMENTS``, which Kafka does not have), and reading stops while a peer has sent far ahead
+of its responses or does not read them. A slow reader holds at most :data:`MAX_PENDING_BYTES` and one response
+(``fetch.max.bytes``) in memory; all together :data:`MAX_ALL_PENDING_BYTES` and a response of one batch each.
+``quotas.py`` limits the number of connections. On listeners with SASL a connection that is not authenticated is closed
 :data:`AUTHENTICATION_TIMEOUT_S` after it was accepted, whatever it sends.
 """
 
@@ -33,19 +32,19 @@ from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 log = logging.getLogger(__name__)
 
 MAX_PENDING_BYTES = 8 << 20
-"""Answers that a peer has not taken; with more, its next request waits."""
+"""Unread responses of a peer; with more, its next request waits."""
 
 MAX_ALL_PENDING_BYTES = 256 << 20
 """The same of all peers together; with more, fetches get one batch at a time, whatever they ask for."""
 
 MAX_REQUESTS_PER_TURN = 64
-"""Of one connection: a peer that sends thousands ahead does not keep the others waiting."""
+"""Of one connection, so that a peer that sends thousands of requests ahead does not delay the others."""
 
 AUTHENTICATION_TIMEOUT_S = 10.0
-"""From the accept on, with the TLS handshake: so long a stranger may hold a connection."""
+"""From the accept on, with the TLS handshake."""
 
 FULL_QUIET_S = 60.0
-"""How long the log does not hear again that there are as many connections as there may be."""
+"""How long the warning about the limit of connections is not repeated."""
 
 EXPENSIVE_S = 0.02
 EXPENSIVE_FOR_S = 1.0
@@ -226,7 +225,7 @@ class BrokerServer:
     def _admit(self, session: _Session) -> None:
         self._sessions.add(session)
         self._heard(session)
-        if session.is_stranger:
+        if session.is_unauthenticated:
             self._strangers[session] = self.loop.time() + AUTHENTICATION_TIMEOUT_S
             self._stranger_alarm.set(next(iter(self._strangers.values())))
         if len(self._sessions) == 1:
@@ -322,11 +321,11 @@ class _Session(TransportHandler):
             sasl = server.broker.credentials.authentication(spec.sasl)
             max_bytes = min(max_bytes, spec.sasl.max_receive_bytes)
         self.connection = ConnectionContext(listener=spec.name, sasl=sasl)
-        self.is_stranger = spec.sasl is not None
-        """It has not said who it is: its frames have a limit of their own."""
+        self.is_unauthenticated = spec.sasl is not None
+        """Not authenticated yet: its frames have a lower limit."""
         self._machine = ServerConnection(max_bytes, decode=server.broker.release.decode)
         self._is_paused = False
-        self._is_going_on = False
+        self._is_resumed = False
         self._expensive_until = 0.0
 
     def connected(self) -> None:
@@ -337,7 +336,7 @@ class _Session(TransportHandler):
 
     @property
     def is_waiting(self) -> bool:
-        """A request of it has no answer yet."""
+        """Whether a request of the connection has no response yet."""
         return self._machine.in_hand is not None
 
     def data_received(self, data: bytes) -> None:
@@ -354,7 +353,7 @@ class _Session(TransportHandler):
         self.server._gone(self)
 
     def _serve(self) -> None:
-        """Handle what is there now, or, of an expensive connection, in its turn."""
+        """Handle the received requests now, or, of an expensive connection, in its turn."""
         if self._is_expensive(self.server.loop.clock.monotonic()):
             self.server.serve_in_turn(self)
             self._set_reading()
@@ -365,8 +364,8 @@ class _Session(TransportHandler):
         return now < self._expensive_until or self._machine.next_bytes > LARGE_BYTES
 
     def serve(self, most: int) -> None:
-        """Handle requests until one waits, the connection is expensive, ``most`` were handled, none is left, or
-        the peer does not take its answers."""
+        """Handle requests until one is delayed, the connection is expensive, ``most`` were handled, none is left, or
+        the peer does not read its responses."""
         server = self.server
         transport = self.transport
         now = server.loop.clock.monotonic
@@ -374,7 +373,7 @@ class _Session(TransportHandler):
         began = now()
         while not transport.is_closing and transport.pending_bytes < MAX_PENDING_BYTES:
             if served and (served == most or self._is_expensive(began)):
-                self._go_on()
+                self._resume_soon()
                 break
             try:
                 reply = self._next_reply()
@@ -400,12 +399,12 @@ class _Session(TransportHandler):
         self._set_reading()
 
     def _next_reply(self) -> PendingResponse | None:
-        """What becomes of the next request, or SASL token; None when there is none."""
+        """The response to the next request or SASL token; None when there is none."""
         broker, connection, now = self.server.broker, self.connection, self.server.loop.time()
         sasl = connection.sasl
         if sasl is not None:
-            if self.is_stranger and sasl.user is not None:
-                self.is_stranger = False
+            if self.is_unauthenticated and sasl.user is not None:
+                self.is_unauthenticated = False
                 self.server.authenticated(self)
                 self._machine.limit_requests(self.server.max_request_bytes)
             if sasl.takes_tokens:
@@ -415,6 +414,7 @@ class _Session(TransportHandler):
         return None if received is None else broker.handle(connection, received, now)
 
     def _answer(self, reply: PendingResponse) -> None:
+        """Write a complete response, or close the connection instead."""
         if reply.hang_up:
             log.info(
                 "%r: closed the connection instead of answering %s", self.connection, _shown(self._machine.in_hand)
@@ -447,15 +447,15 @@ class _Session(TransportHandler):
         if self.transport.is_closing:
             return
         self._answer(reply)
-        self._go_on()
+        self._resume_soon()
 
-    def _go_on(self) -> None:
-        if not self._is_going_on:
-            self._is_going_on = True
-            self.server.loop.call_soon(self._serve_again)
+    def _resume_soon(self) -> None:
+        if not self._is_resumed:
+            self._is_resumed = True
+            self.server.loop.call_soon(self._resume)
 
-    def _serve_again(self) -> None:
-        self._is_going_on = False
+    def _resume(self) -> None:
+        self._is_resumed = False
         self._serve()
 
     def _set_reading(self) -> None:
@@ -469,7 +469,7 @@ class _Session(TransportHandler):
 
 
 def _shown(received: ReceivedRequest | UnknownRequest | None) -> str:
-    """A request for the log: what is in it may be long, or secret."""
+    """A request for the log, without its content, which may be long or secret."""
     if isinstance(received, ReceivedRequest):
         return f"{type(received.request).__name__} v{received.version} of {received.client_id!r}"
     return "a token" if received is None or received.api_key < 0 else f"API {received.api_key} v{received.api_version}"

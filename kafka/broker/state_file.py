@@ -1,15 +1,15 @@
-"""How processes find the broker of a data directory: who holds it, where it listens, and who may start or end it.
+"""How processes find the broker of a data directory: its lock, its addresses, and the lock for starting it.
 
-    DIR/.lock           held by the broker while it lives, whatever ends it (``log/directory_lock.py``)
+    DIR/.lock           held by the broker while it lives, whatever ends it (``log/log_directory.py``)
     DIR/broker.json     {"pid": 4711, "host": "127.0.0.1", "port": 9092, "listeners": {"SSL": "127.0.0.1:9093"}}; all
-                        listeners; host and port are those of the PLAINTEXT one if there is one. Written at one stroke
-                        when it listens, removed when it ends well; of a killed broker it stays, and counts for nothing
-                        as ``.lock`` is free
-    DIR/embedded.lock   held for the moment of starting a broker, or of ending one for idleness
+                        listeners; host and port are those of the PLAINTEXT one if there is one. Written atomically
+                        when it listens, deleted when it shuts down; a killed broker's stays and is ignored, as
+                        ``.lock`` is free
+    DIR/embedded.lock   held while a broker is started, or is shut down for idleness
 
-So two starters make one broker, and a broker never ends for idleness under the hands of a client that has just been
-told its port. The files are opened as ``private_files.py`` says, and of ``broker.json`` only what a broker can have
-written is believed: anything else counts as no file. Light on purpose: clients' processes load it.
+So two starters make one broker, and a broker never shuts down for idleness while a client is given its port. The files
+are opened as in ``private_files.py``; a ``broker.json`` that a broker cannot have written is ignored. Imports little,
+as clients' processes load it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STATE_NAME: Final = "broker.json"
 STARTER_LOCK_NAME: Final = "embedded.lock"
 
 MAX_STATE_BYTES: Final = 64 << 10
-"""Some hundreds of listeners; a longer ``broker.json`` is none."""
+"""Enough for some hundreds of listeners; a longer ``broker.json`` is ignored."""
 
 _POLL_S: Final = 0.02
 _MAX_PID: Final = 2**31 - 1

@@ -2,7 +2,7 @@
 
 The broker is a process of its own (``launch.py``), so that it can be killed and shares no interpreter with the test;
 ``in_process=True`` runs it in a thread instead, which starts faster and cannot be killed. Both have the same remote
-control (``channel.py``), made anew for each start, over which ``faults``, ``clock`` and ``requests`` work
+control (``instruments.py``), made anew for each start, over which ``faults``, ``clock`` and ``requests`` work
 (``instruments.py``).
 """
 

@@ -294,6 +294,7 @@ def _refused(
     selection: Selection,
     topic_name: TopicNameLookup,
 ) -> Struct:
+    """Fill one structure of the error response: its code, its lists, -1 and empty values elsewhere."""
     values = {field.name: _nothing(field, version) for field in fields_of(cls)}
     values.update(_echoed(cls, asked))
     if not path:
@@ -404,6 +405,7 @@ def _without(
     selection: Selection,
     topic_name: TopicNameLookup,
 ) -> Any:
+    """The structure without the selected partitions, or None when nothing is left."""
     if not path:
         return None
     below = next(field.type.cls for field in fields_of(cls) if field.name == path[0])
@@ -443,6 +445,7 @@ def _merge(
     selection: Selection,
     topic_name: TopicNameLookup,
 ) -> None:
+    """Put the entries of an error response in the place of the response's own, level by level."""
     if not path:
         for field in fields_of(type(there)):
             if field.name not in _KEYS:

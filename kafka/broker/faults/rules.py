@@ -201,6 +201,7 @@ def make_rule(action: str, api: ApiName | Sequence[ApiName], *, when: str | None
 
 
 def _check(rule: Rule) -> None:
+    """Check the conditions and parameters that do not depend on the API. IllegalArgumentError."""
     chosen = [name for name in ("nth", "first", "every", "probability") if getattr(rule, name) is not None]
     if len(chosen) > 1:
         raise IllegalArgumentError(f"{rule.action}: {' and '.join(chosen)} exclude one another")

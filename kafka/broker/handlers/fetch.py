@@ -1,5 +1,5 @@
 """Fetch: whole batches from the logs; waits for ``min_bytes`` up to ``max_wait_ms``. Versions 0 to 3 get message sets
-(``conversion.py``).
+(``log_validator.py``).
 
 The first partition that has records gives at least one batch, whatever the limits say (KIP-74). Incremental sessions
 (KIP-227) are ``fetch_sessions.py``'s; they outlive connections. Readers of committed records get those before the last

@@ -1,7 +1,7 @@
 """ListOffsets: the start (-2, -4), the end (-1), the greatest timestamp (-3), or the first offset at or after a time.
-In version 0, where segments begin (``conversion.py``). And OffsetForLeaderEpoch: where an epoch ended.
+In version 0, where segments begin (``log_validator.py``). And OffsetForLeaderEpoch: where an epoch ended.
 
-Where a batch with many records has to be read for it, that is done in slices (``slices.py``).
+Where a batch with many records has to be read for it, that is done in slices (``time_slices.py``).
 
 For consumers (replica -1) that read committed records, everything ends at the last stable offset. There are no tiers,
 so -4 is the start, -5 and -6 find nothing, and no answer waits, whatever the timeout.

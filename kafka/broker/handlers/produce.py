@@ -1,10 +1,10 @@
 """Produce: batches go to the logs as they are, but for their offsets (and times, where the topic says LogAppendTime).
-Message sets of versions 0 to 2 are made into batches first (``conversion.py``).
+Message sets of versions 0 to 2 are made into batches first (``log_validator.py``).
 
 Idempotent producers are checked by the log (``log/producer_state.py``). ``acks`` 1 and -1 are the same on one broker;
 with ``acks`` 0 a fault can only be shown by hanging up, as Apache Kafka does. What is asked of single records is in
-``record_checks.py``; a request whose batches hold many is done in slices (``slices.py``). Topics are never made here:
-only Metadata does that.
+``log_validator.py``; a request whose batches hold many is done in slices (``time_slices.py``). Topics are never made
+here: only Metadata does that.
 
 A transactional batch is let in by ``transactions/admission.py``: from version 12 on it makes its partition part of the
 transaction.

@@ -269,6 +269,8 @@ class LogFlusher:
             self._run_slices()
 
     def _end(self, job: _FlushJob) -> None:
+        """Tell the owners and waiters how the job has ended; after a shortage of descriptors the waiters go on
+        waiting."""
         self._job = None
         worst: KafkaStorageError | None = None
         shortage: OutOfDescriptorsError | None = None

@@ -207,6 +207,7 @@ class LogMaintenance:
             yield from self._clean(*best)
 
     def _clean(self, partition: PartitionLog, plan: CleaningPlan) -> Iterator[None]:
+        """Run one cleaning pass; a log that cannot be compacted is not tried again until the broker restarts."""
         work = CleaningPass(
             partition,
             plan,

@@ -139,6 +139,7 @@ class Journal:
         self._pool.forget(self.path)
 
     def _load(self, replay: Callable[[bytes, bytes | None], None]) -> None:
+        """Read all entries, and truncate a torn tail. KafkaStorageError for a corrupt file."""
         try:
             with open(self.path, "rb", opener=open_private) as file:
                 data = file.read()

@@ -71,7 +71,7 @@ class LogConfig(NamedTuple):
     """The topic configuration that a log acts on, by the settings' names; ``log_append_time``: whether
     ``message.timestamp.type`` is LogAppendTime; ``deletes``, ``compacts``: the parts of ``cleanup.policy``.
 
-    ``LogDirectory`` and the broker merge the topic's values with the defaults; ``settings.py`` validates them. To let
+    ``LogDirectory`` and the broker merge the topic's values with the defaults; ``config.py`` validates them. To let
     a log act on one more setting, add it here and there."""
 
     segment_bytes: int = 1 << 30
@@ -514,7 +514,8 @@ class PartitionLog:
         return b""
 
     def search_timestamp(self, timestamp: int) -> TimestampSearch:
-        """The first record, by offset, whose timestamp is ``timestamp`` (ms) or later. Yields as in ``slices.py``."""
+        """The first record, by offset, whose timestamp is ``timestamp`` (ms) or later. Yields as in
+        ``time_slices.py``."""
         return self._search(lambda: find_first_since(self._segments, self._start, timestamp))
 
     def search_max_timestamp(self) -> TimestampSearch:

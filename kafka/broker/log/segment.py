@@ -178,6 +178,7 @@ def _scan(
     expected: int,
     on_batch: Callable[[BatchHeader, bool], None],
 ) -> ScanResult:
+    """Walk through the bytes, batch by batch; after a corrupt one go on with the next valid batch, if there is one."""
     corrupt_ranges: list[CorruptRange] = []
     while position < size:
         found = _valid_batch_at(data, position, size, expected)
@@ -596,7 +597,7 @@ def find_first_since(segments: Sequence[Segment], start_offset: int, timestamp: 
     Timestamps come from producers and need not ascend. Each segment knows its greatest one, and its index the greatest
     one before each entry, so headers are read only from there on, and then the one batch that has it. Of a batch whose
     codec is not installed, or that inflates above the bound, only the header can be read: its first record is taken,
-    and its last one by :func:`find_max_timestamp`. Both searches are generators, which yield as in ``slices.py``.
+    and its last one by :func:`find_max_timestamp`. Both searches are generators, which yield as in ``time_slices.py``.
     """
     budget = TimeSliceBudget()
     for segment in segments:

@@ -80,6 +80,7 @@ def _event(header: BatchHeader, record: RawRecord) -> StateEvent:
 
 
 def _records(found: PartitionLog) -> Iterator[tuple[BatchHeader, RawRecord]]:
+    """All records and markers of a log with a key, in order. KafkaStorageError for corrupt bytes."""
     offset = found.start_offset
     while offset < found.end_offset:
         try:

@@ -153,6 +153,7 @@ def _key_of(transactional_id: str) -> bytes:
 
 
 def _value_of(found: TransactionMetadata) -> TransactionLogValue:
+    """The record's value of a transactional id."""
     topics: dict[str, list[int]] = {}
     for partition in sorted(found.partitions):
         topics.setdefault(partition.topic, []).append(partition.partition)
@@ -176,6 +177,7 @@ def _value_of(found: TransactionMetadata) -> TransactionLogValue:
 
 
 def _transaction_of(value: TransactionLogValue) -> TransactionMetadata:
+    """The metadata in a record's value. KafkaStorageError for a state that is never stored."""
     try:
         state = CoordinatorTransactionState(value.transaction_status)
     except ValueError:
@@ -352,6 +354,7 @@ class TransactionCoordinator:
         self._logs.call_when_flushed(partial(self._write_markers, transactional_id, is_retry))
 
     def _write_markers(self, transactional_id: str, is_retry: bool) -> None:
+        """Write the markers of a decided transaction, if its record is safe."""
         found = self._decided(transactional_id)
         if found is None:
             return
