@@ -99,6 +99,7 @@ class Broker:
         self._faults: FaultInjector | None = None
         self._now = now
         self.rng = rng or random.Random()
+        # A seeded `rng` makes a test's salts and nonces repeatable; without one they come from the system.
         self._secret_rng = rng or random.SystemRandom()
         self._users = dict(users or {})
         self.release = EmulatedRelease(find_release(release), registry.HANDLERS, telemetry=telemetry)

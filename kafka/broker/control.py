@@ -79,6 +79,7 @@ class ControlChannel:
         self._faults = broker.faults
         self._log = self._faults.record()
         self._faults.attach(self._schedule_report, self._kill_process if is_process else None)
+        # Blocking: wait_for_serve() reads it before the loop runs.
         sock.setblocking(True)
         self._watch = loop.watch(sock, on_readable=self._readable)
 

@@ -198,6 +198,8 @@ def handles(
     def register(
         function: Callable[[Any, RequestContext[Q]], Outcome],
     ) -> Callable[[Any, RequestContext[Q]], Outcome]:
+        """Enters the function, wrapped if the request names what has to be open first. ValueError, at import, for a
+        function that does not fit the table: another module, other versions, or a second handler."""
         key, module = request.api_key, function.__module__.rpartition(".")[2]
         row = HANDLERS.get(key)
         if row is None or row.module != module:

@@ -79,6 +79,7 @@ class BrokerServer:
         self.loop = network.loop
         self._on_idle = on_idle
         self._sessions: set[_Session] = set()
+        # Connections with responses that the socket has not taken yet.
         self._slow: set[_Session] = set()
         self._quotas: ConnectionQuotas[_Session] = ConnectionQuotas(broker.config.number, max_connections)
         self._is_accepting = True

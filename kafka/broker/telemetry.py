@@ -195,6 +195,7 @@ class ClientInstance:
         self.wanted = wanted
         self.version = version
         self.connection = connection
+        # Below 0: never.
         self.asked_at = self.pushed_at = -1.0
         self.seen_at = 0.0
         self.is_terminating = False

@@ -147,6 +147,7 @@ class LogDirectory:
         self._logs: dict[tuple[UUID, int], PartitionLog] = {}
         self._last_values: dict[str, str] = {}
         self._last_config = LogConfig()
+        # Before anything is read: another process may be writing there.
         self._lock = DirectoryLock(self.path)
         self.pool = FilePool(max_open_files)
         self.flusher = LogFlusher(self.flush_policy, self.pool, executor)

@@ -82,6 +82,7 @@ class LogMaintenance:
         self._has_cleaned = False
         self._is_waiting = False
         self._sync_error: KafkaStorageError | None = None
+        # Logs whose compaction failed, and would fail again, until the broker restarts.
         self._uncleanable: set[PartitionLog] = set()
 
     # -- time --------------------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ class Journal:
         self._sync = sync
         self._on_dirty = on_dirty
         self._size = 0
+        # The size after the last rewrite: the growth since then decides on the next one.
         self._base_size = 0
         self.failure: KafkaStorageError | None = None
         """Why the journal takes no more writes."""

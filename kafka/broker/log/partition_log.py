@@ -254,6 +254,7 @@ class PartitionLog:
         self._unflushed = UnflushedFiles(lambda: on_dirty(self))
         self._unsealed_batches = 0
         self._segments: list[Segment] = []
+        # Base offsets of `_segments`, for bisection.
         self._bases: list[int] = []
         self._start = 0
         self._has_files = os.path.isdir(directory)

@@ -321,6 +321,7 @@ class Segment:
         self.created_ms = created_ms
         self.modified_ms = created_ms if modified_ms is None else modified_ms
         """When the segment was last written to: its age, for records without timestamps."""
+        # None: in its file, and loaded when it is needed.
         self._index: SparseIndex | None = SparseIndex()
         self._first_timestamps: tuple[int, int] | None = None
 

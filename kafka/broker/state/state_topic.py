@@ -243,6 +243,7 @@ class StateTopics:
             flush_metadata()
             return topic
 
+        # The objects exist from here on; each topic is created by its first use.
         self._topics = {
             name: StateTopic(
                 spec, logs, partial(config.number, spec.partitions), partial(create, spec), epoch_ms, on_append
@@ -288,6 +289,7 @@ class StateTopic:
         self._topic: Topic | None = None
         self._open_partitions: dict[int, _OpenPartition] = {}
         self._deletion_listeners: list[Callable[[], None]] = []
+        # All partitions' records, read by the first replay of a start for the others; None: to be read.
         self._events: dict[int, list[StateEvent]] | None = None
 
     @property

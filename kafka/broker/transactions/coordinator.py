@@ -230,6 +230,7 @@ class TransactionCoordinator:
         self._offsets_topic = state.topic(CONSUMER_OFFSETS)
         self._store = TransactionStore(state.topic(TRANSACTION_STATE))
         self._timers: TimerHeap[str] = TimerHeap()
+        # Each id has one timer at most: a step cancels that of the step before.
         self._timer_of: dict[str, Timer[str]] = {}
         self._ending: dict[str, list[EndCallback]] = {}
         """Transactional ids whose end is being carried out -> the callbacks that wait for it."""
