@@ -85,7 +85,6 @@ COMPILED = (
     "kafka/records/header.py",
     "kafka/records/reader.py",
     "kafka/records/validator.py",
-    "kafka/records/varint.py",
     "kafka/tasks/admission.py",
     "kafka/tasks/completion.py",
     "kafka/tasks/delivery.py",
@@ -108,7 +107,6 @@ COMPILED = (
     "kafka/tasks/suspects.py",
     "kafka/tasks/worker.py",
     "kafka/wire/frame.py",
-    "kafka/wire/large_frames.py",
 )
 """What runs for every record or every batch, by profile. A module is added when a measurement says so: each one costs
 time at every installation."""

@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kafka.protocol.registry import REGISTRY
-from kafka.wire.message import Message, Struct
-from kafka.wire.schema import Field, fields_of
+from kafka.wire.message import Field, Message, Struct, fields_of
 
 _INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 

@@ -3,7 +3,7 @@
 Records have to be readable, at consecutive offsets; with keys where the topic is compacted, with timestamps within its
 limits. All records of a batch are checked, without making objects of them (:mod:`kafka.records.validator`). Rejected
 records are listed in the Produce response (KIP-467), in Apache Kafka's words; after
-:data:`~kafka.records.validator.MAX_FAULTS` of them nothing more is read.
+:data:`~kafka.records.validator.MAX_RECORD_ERRORS` of them nothing more is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafka.records import ZSTD, BatchHeader, RecordBatchBuilder, decode_raw, enc
 from kafka.records.compression import InflationLimitError, inflation_bound
 from kafka.records.header import Buffer
 from kafka.records.message_set import decode_produced
-from kafka.records.validator import BatchValidator, RecordFault
+from kafka.records.validator import BatchValidator, RecordError
 from kafka.wire.types import BytesLike
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ class RecordValidation:
         return BatchValidator(self._batch, self._header, max_inflated_bytes, needs_keys=needs_keys, times=self._times)
 
     def _outcome(self, found: BatchValidator) -> int:
-        if found.faults:
+        if found.errors:
             after_ms = self._now_ms + self._config.timestamp_after_ms
             limits = f"[{max(0, self._now_ms - self._config.timestamp_before_ms)}, {after_ms}]"
-            raise _validation_error(found.faults, self._name, limits)
+            raise _validation_error(found.errors, self._name, limits)
         return found.max_timestamp
 
     def _timestamp_of_header(self) -> int:
@@ -117,7 +117,7 @@ class RecordValidation:
 
 
 def _validation_error(
-    faults: Sequence[RecordFault], name: str, limits: str
+    faults: Sequence[RecordError], name: str, limits: str
 ) -> RecordsWithoutKeyError | TimestampOutOfRangeError:
     errors = [
         ProduceResponse.BatchIndexAndErrorMessage(

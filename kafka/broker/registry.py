@@ -85,7 +85,7 @@ MOST_ELEMENTS: Final[Mapping[str, int]] = {
     "ShareGroupDescribe": 4_000, "TxnOffsetCommit": 8_000, "WriteTxnMarkers": 100,
 }  # fmt: skip
 """API -> how many elements the arrays of one request may have together, where an element costs so much that those
-that any request may have (``wire.source.MAX_ELEMENTS``) would keep the loop for longer than 100 ms
+that any request may have (``wire.codec.MAX_ELEMENTS``) would keep the loop for longer than 100 ms
 (``python -m test.hostile.measure``). A request with more ends its connection, as one that is too large does."""
 
 

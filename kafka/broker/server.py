@@ -6,7 +6,7 @@ One turn of the loop::
 
 so that all requests of a turn share one flush and one round of notifications. Runs over any
 :class:`~kafka.net.transport.Network`: sockets, or memory in tests. Limits are Kafka's: ``socket.request.max.bytes`` for
-a frame (and ``wire.source.MAX_ELEMENTS``, which Kafka does not have), and reading stops while a peer has sent far ahead
+a frame (and ``wire.codec.MAX_ELEMENTS``, which Kafka does not have), and reading stops while a peer has sent far ahead
 of its responses or does not read them. A slow reader holds at most :data:`MAX_PENDING_BYTES` and one response
 (``fetch.max.bytes``) in memory; all together :data:`MAX_ALL_PENDING_BYTES` and a response of one batch each.
 ``quotas.py`` limits the number of connections. On listeners with SASL a connection that is not authenticated is closed

@@ -59,7 +59,7 @@ from kafka.net.transport import (
     Transport,
     TransportHandler,
 )
-from kafka.wire.large_frames import BufferPool
+from kafka.wire.frame import ReceiveBuffers
 from kafka.wire.message import Response
 from kafka.wire.types import BytesLike
 
@@ -96,7 +96,7 @@ class ConnectionSettings:
     """Name and version that the broker is told (KIP-511)."""
     options: ConnectionOptions
     security: ClientSecurity = PLAINTEXT
-    buffers: BufferPool = field(default_factory=BufferPool)
+    buffers: ReceiveBuffers = field(default_factory=ReceiveBuffers)
     """For large answers, shared by the client's connections."""
 
     @classmethod

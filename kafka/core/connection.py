@@ -21,8 +21,7 @@ from typing import Any, Final
 from kafka.errors import CorrelationIdError, KafkaProtocolError
 from kafka.protocol.framing import decode_response, encode_request, read_correlation_id
 from kafka.protocol.registry import NAMES
-from kafka.wire.frame import DEFAULT_MAX_BYTES
-from kafka.wire.large_frames import BufferPool, Frame, LargeFrameReader
+from kafka.wire.frame import DEFAULT_MAX_BYTES, Frame, LargeFrameReader, ReceiveBuffers
 from kafka.wire.message import Request, Response
 from kafka.wire.types import BytesLike
 
@@ -82,11 +81,11 @@ class ClientConnection:
         node: str = "",
         max_bytes: int = DEFAULT_MAX_BYTES,
         correlation_id: int = 0,
-        pool: BufferPool | None = None,
+        pool: ReceiveBuffers | None = None,
     ) -> None:
         self._client_id = client_id
         self._correlation_id = correlation_id
-        self._frames = LargeFrameReader(pool or BufferPool(), max_bytes)
+        self._frames = LargeFrameReader(pool or ReceiveBuffers(), max_bytes)
         self.node = node
         self.in_flight: deque[InFlightRequest] = deque()
         self.failed: KafkaProtocolError | None = None

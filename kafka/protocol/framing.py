@@ -151,4 +151,4 @@ def _with_length(chunks: list[BytesLike]) -> list[BytesLike]:
 
 def _all_consumed(frame: bytes | memoryview, position: int) -> None:
     if position != len(frame):
-        raise KafkaProtocolError(f"{len(frame) - position} bytes behind the end of the message", offset=position)
+        raise KafkaProtocolError(f"{len(frame) - position} bytes after the end of the message", offset=position)

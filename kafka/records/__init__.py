@@ -1,24 +1,21 @@
 """Records as Kafka stores and sends them: batches v2 in both directions, compression, control markers.
 
+    header.py       the layout of a batch, varints, the walk from batch to batch, the CRC check
     builder.py      records -> batch
-    header.py       the layout of a batch, the walk from batch to batch, the CRC check
     reader.py       batch -> records
     validator.py    batch -> whether its records can be read
     control.py      the markers that end transactions
-    message_set.py  what came before batches: messages v0 and v1 -> records
-    message_set_builder.py  and back
-    lz4_header.py   a fault of v0 that has to be kept
-    compression.py  one table row per codec (bounded both in what it reads and in what it makes)
-    log.py          what a broker does with batches: validate, place, stamp, recover
-    varint.py       zigzag integers
+    message_set.py  the format before batches: messages v0 and v1 -> records, and back
+    compression.py  one table row per codec (bounded both in its input and in its output)
+    log.py          a broker's operations on batches: validate, set offset and timestamp, recover
 
-Knows no topics, requests or sockets. The modules are strictly typed plain Python that mypyc can compile. A later layout
-of batches is one more reader and builder beside these, chosen by ``BatchHeader.magic``.
+Independent of topics, requests and sockets. The modules are strictly typed plain Python that mypyc can compile. A
+later layout of batches is one more reader and builder beside these, chosen by ``BatchHeader.magic``.
 """
 
 from __future__ import annotations
 
-from kafka.records.builder import NO_ROOM, RecordBatchBuilder, control_batch, max_record_bytes
+from kafka.records.builder import NO_ROOM, RecordBatchBuilder, max_record_bytes
 from kafka.records.compression import (
     CODEC_NAMES,
     CODECS,
@@ -32,7 +29,7 @@ from kafka.records.compression import (
     available_codecs,
     codec_for,
 )
-from kafka.records.control import ABORT, COMMIT, ControlMarker, decode_control, encode_control
+from kafka.records.control import ABORT, COMMIT, ControlMarker, control_batch, decode_control, encode_control
 from kafka.records.header import (
     CREATE_TIME,
     HEADER_BYTES,
@@ -44,7 +41,7 @@ from kafka.records.header import (
     parse_header,
 )
 from kafka.records.log import rewrite_base, scan_log, set_log_append_time, set_max_timestamp, validate_batch
-from kafka.records.message_set_builder import MessageSetBuilder, encode_message_set
+from kafka.records.message_set import MessageSetBuilder, encode_message_set
 from kafka.records.reader import Headers, RawRecord, Record, decode_raw, decode_records
 
 __all__ = [

@@ -1,20 +1,19 @@
-"""From records to a batch v2: appended one by one, joined once.
+"""Builds batches v2 from records: appended one by one, joined once.
 
-A builder knows at every moment how many bytes its batch has (uncompressed), so that an accumulator can decide before it
-appends; the layouts are drawn in :mod:`kafka.records.header` and :mod:`kafka.records.reader`. Left to others: which
-partition, when to send, locks, and the types of keys and values (``bytes`` or None, checked where users' values come
-in: a ``str`` here would fail only in :meth:`RecordBatchBuilder.build`, together with its neighbours).
+A builder always has the size of its batch (uncompressed), so an accumulator can decide before it appends; the layouts
+are drawn in :mod:`kafka.records.header` and :mod:`kafka.records.reader`. Left to the callers: which partition, when to
+send, locks, and the types of keys and values (``bytes`` or None, checked in the producer's arguments: a ``str`` here
+would fail only in :meth:`RecordBatchBuilder.build`, together with all records of the batch).
 
 A record becomes a few byte strings in a list, with varints from a table. Measured for values of 100 bytes with Python
 3.11: 0.4 us to append, 0.7 us with ``build`` and crcmod's CRC. With an accumulator's lock and future around it, list
 and join took 1.3 us and a ``bytearray`` 1.9 us. Since pieces cost several times their bytes (an empty record is 7
-bytes and six pointers), they are joined into a chunk every few dozen records: what a batch holds is its bytes and
-little more, which is what lets ``buffer_memory`` be a bound. The check for that is the one for the limit: no record
-pays for it.
+bytes and six pointers), they are joined into a chunk every few dozen records: a batch takes little more memory than its
+bytes, so ``buffer_memory`` is a bound. The check for that is the one for the limit: it costs nothing per record.
 
-What the producer's state decides (producer id, epoch, sequence) is asked for in ``build`` and not earlier: it is known
-only when the batch is sent, and changes when a lost state makes the epoch go up (KIP-360). ``build`` may be called
-again with other values, and then only the header and the CRC are made anew.
+The producer's state (producer id, epoch, sequence) is a parameter of ``build``: it is known only when the batch is
+sent, and changes when the producer bumps its epoch (KIP-360). ``build`` may be called again with other values, and
+then only the header and the CRC are built again.
 
 Source: the protocol guide's section "Record Batch".
 """
@@ -25,7 +24,6 @@ from typing import Final
 
 from kafka.errors import IllegalStateError
 from kafka.records.compression import NONE, codec_for
-from kafka.records.control import ControlMarker, encode_control
 from kafka.records.header import (
     CONTROL_BIT,
     CRC_AT,
@@ -33,9 +31,12 @@ from kafka.records.header import (
     HEADER,
     HEADER_BYTES,
     NO_PRODUCER_ID,
+    TABLE_SIZE,
     TRANSACTIONAL_BIT,
+    ZIGZAG,
+    encode_varint,
+    size_of_varint,
 )
-from kafka.records.varint import TABLE_SIZE, ZIGZAG, encode_varint, size_of_varint
 from kafka.wire.crc32c import crc32c
 
 HeaderItems = list[tuple[str, bytes | None]]
@@ -43,16 +44,16 @@ HeaderItems = list[tuple[str, bytes | None]]
 NO_ROOM: Final = -1
 
 CHUNK_RECORDS: Final = 64
-"""As many records, about, are kept in pieces before they are joined."""
+"""About this many records are kept in pieces before they are joined."""
 CHUNK_BYTES: Final = 65536
-"""The same in bytes. A full batch of large records is handed on in such pieces, each of which costs something at every
-step on the way to the socket."""
+"""The same in bytes. A full batch of large records goes to the socket in such pieces, each of which costs time at every
+step of the way."""
 WHOLE_BYTES: Final = 32768
-"""Up to here a batch is copied into one piece when it is built: a socket takes one faster than many small ones. For
-larger ones the copy costs more, not least since so much memory comes fresh from the system each time."""
+"""Batches up to this size are copied into one piece when they are built: sending one piece is faster than many small
+ones. For larger batches the copy costs more, since so much memory is new from the system each time."""
 
 _CRC_LATER: Final = 0
-"""What the header has in the place of its CRC while that is made, which does not cover it."""
+"""The header's CRC field while the CRC, which does not cover it, is computed."""
 
 _ATTRIBUTES_AND_DELTA: Final[list[bytes]] = [b"\0" + ZIGZAG[value] for value in range(TABLE_SIZE)]
 _NULL_KEY_AND_LENGTH: Final[list[bytes]] = [b"\1" + ZIGZAG[value] for value in range(TABLE_SIZE)]
@@ -62,7 +63,7 @@ class RecordBatchBuilder:
     """Collects records for one batch.
 
     ``limit_bytes`` bounds the batch with its header, before compression (``batch_size``); a first record is taken
-    whatever its size, since nobody could ever send it otherwise. ``compression`` is a codec's number
+    whatever its size, since it could never be sent otherwise. ``compression`` is a codec's number
     (:mod:`kafka.records.compression`), ``level`` its level or None for the codec's default; a codec that is not
     available raises :class:`~kafka.errors.UnsupportedCodecError` here.
 
@@ -89,12 +90,12 @@ class RecordBatchBuilder:
         self._parts: list[bytes] = []
         self._body: list[bytes] | None = None
         self._checkpoint_bytes = HEADER_BYTES
-        """The batch may grow to so many bytes before :meth:`_may_grow_to` has to be asked."""
+        """The batch may grow to this size before :meth:`_may_grow_to` has to be called."""
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None = None) -> int:
         """Add one record; ``timestamp`` in ms since the epoch. Returns its offset within the batch, counted from 0, or
-        :data:`NO_ROOM` (-1) when ``limit_bytes`` leaves no room for it, or the batch was built already: it is left as
-        it was then."""
+        :data:`NO_ROOM` (-1) when ``limit_bytes`` leaves no room for it, or the batch was built already: the batch is
+        unchanged then."""
         count = self.records_count
         if not count:
             self.base_timestamp = timestamp
@@ -129,7 +130,7 @@ class RecordBatchBuilder:
         return count
 
     def _may_grow_to(self, size: int) -> bool:
-        """Whether the batch may have ``size`` bytes. When it may, what is there is joined, and the next check set."""
+        """Whether the batch may have ``size`` bytes. When it may, joins the pieces and sets the next checkpoint."""
         count = self.records_count
         if self._body is not None or (count and size > self.limit_bytes):
             return False
@@ -143,19 +144,19 @@ class RecordBatchBuilder:
         return True
 
     def compact(self) -> None:
-        """Hold little but the records' bytes: for a batch that is full, and waits."""
+        """Join the pieces to save memory: for a batch that is full, and waits."""
         if self._parts:
             self._chunks.append(b"".join(self._parts))
             self._parts = []
 
     def shrink(self) -> None:
-        """Hold little but the records' bytes, and take no more until ``limit_bytes`` is raised."""
+        """Join the pieces to save memory, and take no more records until ``limit_bytes`` is raised."""
         self.compact()
         self.limit_bytes = self.size_bytes
         self._checkpoint_bytes = 0
 
     def release(self) -> None:
-        """Let the records go, which were answered: ``build`` makes nothing of it any more. Counts and sizes stay."""
+        """Free the records, which are acknowledged: ``build`` raises from now on. Counts and sizes stay."""
         self._chunks = []
         self._parts = []
         self._body = []
@@ -169,7 +170,7 @@ class RecordBatchBuilder:
         return _record_bytes(size_of_varint(delta) + size_of_varint(self.records_count), key, value, headers)
 
     def has_room(self, record_bytes: int) -> bool:
-        """Whether :meth:`append` would take a record of so many bytes (from :meth:`size_of`)."""
+        """Whether :meth:`append` would accept a record of this size (from :meth:`size_of`)."""
         if self._body is not None:
             return False
         return self.records_count == 0 or self.size_bytes + record_bytes <= self.limit_bytes
@@ -189,9 +190,9 @@ class RecordBatchBuilder:
         base_offset: int = 0,
         leader_epoch: int = -1,
     ) -> bytes:
-        """The batch's bytes. From the first call on, nothing more is taken; later calls may give other values.
+        """The batch's bytes. After the first call no record is accepted; later calls may pass other values.
 
-        Raises :class:`~kafka.errors.IllegalStateError` for a batch without records: there is no such batch to send.
+        Raises :class:`~kafka.errors.IllegalStateError` for a batch without records.
         """
         header = self._header(
             producer_id, producer_epoch, base_sequence, transactional, control, base_offset, leader_epoch
@@ -202,7 +203,7 @@ class RecordBatchBuilder:
     def build_pieces(
         self, producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool = False
     ) -> list[bytes]:
-        """The same as :meth:`build` gives, in pieces that are not copied once more: the header and what there is of
+        """The bytes that :meth:`build` returns, in pieces that are not copied again: the header and the chunks of
         records. One piece when the batch is small."""
         header = self._header(producer_id, producer_epoch, base_sequence, transactional, False, 0, -1)
         assert self._body is not None
@@ -219,7 +220,7 @@ class RecordBatchBuilder:
         base_offset: int,
         leader_epoch: int,
     ) -> bytearray:
-        """The header for these values and the records that are here, which are ``_body`` from now on."""
+        """The header for these values and the records so far, which become ``_body``."""
         count = self.records_count
         if not count:
             raise IllegalStateError("a record batch without records cannot be built")
@@ -267,26 +268,9 @@ class RecordBatchBuilder:
         return header
 
 
-def control_batch(
-    marker: ControlMarker, timestamp: int, producer_id: int, producer_epoch: int, base_offset: int, leader_epoch: int
-) -> bytes:
-    """The batch with which a broker ends a transaction in its log; ``timestamp`` in ms. Source: KIP-98."""
-    builder = RecordBatchBuilder(0)
-    key, value = encode_control(marker)
-    builder.append(timestamp, key, value)
-    return builder.build(
-        producer_id,
-        producer_epoch,
-        transactional=True,
-        control=True,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-    )
-
-
 def max_record_bytes(key: bytes | None, value: bytes | None, headers: HeaderItems | None = None) -> int:
-    """The most bytes that a batch with this one record can have, header included and whatever its place in the batch,
-    before compression: what ``max_request_size`` is compared with when there is no batch yet."""
+    """The most bytes that a batch with this one record can have, header included and wherever the record is in the
+    batch, before compression: this is compared with ``max_request_size`` when there is no batch yet."""
     return HEADER_BYTES + _record_bytes(15, key, value, headers)
 
 
@@ -312,8 +296,8 @@ def _nullable_bytes(data: bytes | None) -> int:
 def _general_parts(
     delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: HeaderItems | None
 ) -> list[bytes]:
-    """A record of any kind, in pieces, without its leading length. Written out, since each call in here would be made
-    for every part of every header."""
+    """A record of any kind, in pieces, without its leading length. Inlined, since each call would be made for every
+    part of every header."""
     parts: list[bytes] = [
         _ATTRIBUTES_AND_DELTA[delta] if 0 <= delta < TABLE_SIZE else b"\0" + encode_varint(delta),
         ZIGZAG[offset_delta] if offset_delta < TABLE_SIZE else encode_varint(offset_delta),

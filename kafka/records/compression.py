@@ -2,11 +2,11 @@
 
 A row says how the codec compresses and how it decompresses *with a bound*: bytes from the network may inflate a
 thousandfold, so no decompressor here makes more than the bound plus one byte before it stops. Message sets v0 and v1
-use the same rows, but for zstd, which came after them, and for a fault of theirs with lz4 (``lz4_header.py``).
+use the same rows, but for zstd, which came after them, and for their lz4 checksum in v0 (``message_set.py``).
 
 gzip is the standard library's. snappy, lz4 and zstd come from ``cramjam``, the extra ``compression``; it is loaded with
-the first batch that wants it, and :func:`codec_for` names the extra where it is missing. What Kafka has of its own is
-the framing of snappy, which its Java clients got from the library that they use::
+the first batch that needs it, and :func:`codec_for` names the extra where it is missing. Kafka's own
+framing of snappy comes from the library of its Java clients (snappy-java)::
 
     magic     8 bytes   82 "SNAPPY" 00
     version   i32       1
@@ -16,8 +16,8 @@ the framing of snappy, which its Java clients got from the library that they use
 Other clients (librdkafka) send one raw block without any of that; readers tell them apart by the magic. lz4 is the
 frame format with *independent* blocks: Kafka's Java reader knows no others.
 
-A codec is added by one more row in :data:`CODECS`; its name is already in :data:`CODEC_NAMES`. What belongs to a batch
-(attributes, CRC, positions) is in :mod:`kafka.records.header`.
+A codec is added by one more row in :data:`CODECS`; its name is already in :data:`CODEC_NAMES`. The parts of a batch
+(attributes, CRC, positions) are in :mod:`kafka.records.header`.
 
 Source: KIP-110 (zstd), KIP-390 (levels); the layout of snappy was read off bytes from Apache Kafka 0.8.2.2 and 4.3.0.
 """
@@ -49,14 +49,14 @@ _BOUND_RATIO: Final = 14
 _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_STEP_BYTES: Final = 256
-"""How much of a second or later member is tried at first, doubled until it ends: a thousand members of 20 bytes each
-would have what is left of the data copied a thousand times."""
+"""Size of the first input chunk of a second or later member, doubled until the member ends: with a thousand members
+of 20 bytes each the rest of the data would be copied a thousand times."""
 
 _SNAPPY_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _SNAPPY_MAGIC: Final = _SNAPPY_HEADER[:8]
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 _SNAPPY_MOST_RATIO: Final = 32
-"""Above what the format can do: a copy of three bytes stands for 64."""
+"""Above the most of the format, where a copy of three bytes stands for 64."""
 _LENGTH: Final = struct.Struct(">i")
 
 _GZIP_DEFAULT_LEVEL: Final = -1
@@ -70,8 +70,8 @@ _MOST_SPARE_BYTES: Final = 4_194_304
 _spare: Final[list[bytearray]] = []
 """At most one buffer that :func:`_inflate` used last."""
 _NO_ROOM: Final = "failed to write whole buffer"
-"""What cramjam says when an output buffer is full. Should the text change, whatever inflates above the first guess is
-called malformed, which the tests of this module would show."""
+"""cramjam's error when an output buffer is full. Should the text change, all data that inflates above the first
+guess is called malformed, which the tests of this module would show."""
 
 
 class InflationLimitError(CorruptRecordError):
@@ -83,8 +83,8 @@ class Codec(NamedTuple):
     max_bytes)``, which raises :class:`~kafka.errors.CorruptRecordError` for anything that is malformed or cut, and
     :class:`InflationLimitError`, which is one, for what inflates above ``max_bytes``.
 
-    ``levels``: the least and the most that Kafka takes (KIP-390), None for a codec without any; ``default_level``: what
-    means the codec's own there. ``library``: the module that it needs beside the standard library; empty for none."""
+    ``levels``: the lowest and the highest that Kafka accepts (KIP-390), None for a codec without levels;
+    ``default_level``: the codec's own. ``library``: the module that it needs besides the standard library, or empty."""
 
     number: int
     name: str
@@ -96,8 +96,8 @@ class Codec(NamedTuple):
 
 
 def _gzip_compress(data: bytes, level: int | None) -> bytes:
-    machine = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, _GZIP_WBITS)
-    return machine.compress(data) + machine.flush()
+    compressor = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, _GZIP_WBITS)
+    return compressor.compress(data) + compressor.flush()
 
 
 def _gzip_decompress(data: bytes, max_bytes: int) -> bytes:
@@ -107,26 +107,26 @@ def _gzip_decompress(data: bytes, max_bytes: int) -> bytes:
     pos, end = 0, len(data)
     step = end
     while True:
-        machine = zlib.decompressobj(_GZIP_WBITS)
-        while not machine.eof:
+        decompressor = zlib.decompressobj(_GZIP_WBITS)
+        while not decompressor.eof:
             if pos >= end:
                 raise CorruptRecordError("gzip data that ends too early")
             piece = data[pos : pos + step]
             try:
-                chunk = machine.decompress(piece, room + 1)
+                chunk = decompressor.decompress(piece, room + 1)
             except zlib.error as error:
                 raise CorruptRecordError(f"gzip data that cannot be decompressed: {error}") from None
             room -= len(chunk)
             if room < 0:
                 raise InflationLimitError(f"gzip data that inflates above the bound of {max_bytes} bytes")
-            pos += len(piece) - len(machine.unused_data)
+            pos += len(piece) - len(decompressor.unused_data)
             step *= 2
             chunks.append(chunk)
         if pos == end:
             return b"".join(chunks)  # one chunk is not copied
         if not data.startswith(_GZIP_MAGIC, pos):
             raise CorruptRecordError(f"{end - pos} bytes after the end of gzip data")
-        step = _GZIP_STEP_BYTES  # each end of a member copies what is behind it, so that is to be little
+        step = _GZIP_STEP_BYTES  # each end of a member copies the input after it, so that has to be small
 
 
 def _cramjam() -> Any:
@@ -135,14 +135,14 @@ def _cramjam() -> Any:
 
 
 def _inflate(name: str, decompress_into: Callable[[bytes, bytearray], int], data: bytes, max_bytes: int) -> bytes:
-    """Decompress into a buffer that grows up to the bound: what is made never exceeds what was asked for.
+    """Decompress into a buffer that grows up to the bound, which the output never exceeds.
 
-    The buffer is kept for the next batch, which mostly is as large: fresh memory for each would be mapped and cleared,
-    and the guess at its size be wrong each time where data shrinks to a hundredth.
+    The buffer is kept for the next batch, which mostly is as large: new memory for each would be mapped and cleared,
+    and the guess at its size would be wrong each time where data shrinks to a hundredth.
     """
     least = min(max_bytes, max(4 * len(data), _FIRST_GUESS))
     try:
-        out = _spare.pop()  # a second thread makes its own meanwhile
+        out = _spare.pop()  # another thread makes its own meanwhile
     except IndexError:
         out = bytearray(least)
     if not least <= len(out) <= max_bytes:
@@ -150,34 +150,34 @@ def _inflate(name: str, decompress_into: Callable[[bytes, bytearray], int], data
     while True:
         try:
             count = decompress_into(data, out)
-        except Exception as error:  # cramjam.DecompressionError; anything else would end a broker just as well
+        except Exception as error:  # cramjam.DecompressionError; any other error would end a broker, too
             if _NO_ROOM not in str(error):
                 raise CorruptRecordError(f"{name} data that cannot be decompressed: {error}") from None
             if len(out) >= max_bytes:
                 raise InflationLimitError(f"{name} data that inflates above the bound of {max_bytes} bytes") from None
             size = min(max_bytes, 4 * len(out))
-            out = bytearray()  # two are never held
+            out = bytearray()  # never two at a time
             out = bytearray(size)
         else:
-            found = bytes(memoryview(out)[:count])
+            result = bytes(memoryview(out)[:count])
             if len(out) <= _MOST_SPARE_BYTES:
                 _spare[:] = [out]
-            return found
+            return result
 
 
 def _lz4_compress(data: bytes, level: int | None) -> bytes:
-    machine = _cramjam().lz4.Compressor(
+    compressor = _cramjam().lz4.Compressor(
         level=_lz4_level(level),
         content_checksum=False,
         block_linked=False,
     )
-    machine.compress(data)
-    return bytes(machine.finish())
+    compressor.compress(data)
+    return bytes(compressor.finish())
 
 
 def _lz4_level(level: int | None) -> int:
-    """The library's number for a level of Kafka's: 0 is its fast mode, and 12 its best, which Kafka's levels up to 17
-    do no more than."""
+    """The library's number for a level of Kafka's: 0 is its fast mode, and 12 its best, the same as Kafka's up to
+    17."""
     return 0 if level is None or level == _LZ4_DEFAULT_LEVEL else max(0, min(level, 12))
 
 
@@ -232,7 +232,7 @@ def _snappy_block(snappy: Any, block: bytes, room: int, max_bytes: int) -> bytes
     try:
         size = int(snappy.decompress_raw_len(block))
         if size <= room:
-            if size > _SNAPPY_MOST_RATIO * len(block):  # or a few bytes would have all of the bound set aside
+            if size > _SNAPPY_MOST_RATIO * len(block):  # or a few bytes would allocate all of the bound
                 raise CorruptRecordError(f"a snappy block of {len(block)} bytes that claims to hold {size}")
             return bytes(snappy.decompress_raw(block))
     except CorruptRecordError:
@@ -251,9 +251,9 @@ CODECS: Final[dict[int, Codec]] = {
 
 
 def inflation_bound(compressed_bytes: int, base_bytes: int = _BOUND_BYTES) -> int:
-    """What a batch of so many bytes may inflate to, in bytes: ``base_bytes`` (30 MiB) and 14 times its own size. It is
-    held twice while it is read, so this keeps a batch of a few kB below 64 MB of memory, and lets one of 1 MiB inflate
-    44-fold."""
+    """The decompressed size that a batch of ``compressed_bytes`` may have: ``base_bytes`` (30 MiB) and 14 times its own
+    size. It is in memory twice while it is read, so this keeps a batch of a few kB below 64 MB of memory, and lets one
+    of 1 MiB inflate 44-fold."""
     return base_bytes + _BOUND_RATIO * compressed_bytes
 
 
@@ -262,7 +262,7 @@ def codec_for(number: int) -> Codec:
 
     Raises :class:`~kafka.errors.CorruptRecordError` for a number that Kafka does not have, and
     :class:`~kafka.errors.UnsupportedCodecError` for one whose library is not installed, with the name of the extra that
-    brings it: those bytes are not at fault.
+    installs it: the bytes are valid.
     """
     codec = CODECS.get(number)
     if codec is None:
@@ -281,7 +281,7 @@ def available_codecs() -> str:
 
 
 def works(codec: Codec) -> bool:
-    """Whether it is here, and not in a library that is not installed."""
+    """Whether the codec's library, if it has one, is installed."""
     return not codec.library or _is_installed(codec.library)
 
 

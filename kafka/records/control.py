@@ -5,8 +5,8 @@
     value  version  i16     0
            coordinator_epoch  i32
 
-Clients never show them to users: a transactional reader compares them with the list of aborted transactions. A version
-above 0 may have more fields at the end, never fewer. A new type is one more row in :data:`CONTROL_NAMES`.
+Clients do not return them to users: a read_committed consumer compares them with the list of aborted transactions. A
+version above 0 may have more fields at the end, never fewer. A new type is one more row in :data:`CONTROL_NAMES`.
 
 Source: KIP-98, "Control messages"; Kafka's ``EndTxnMarker`` and ``ControlRecordTypeSchema``.
 """
@@ -17,6 +17,7 @@ import struct
 from typing import Final, NamedTuple
 
 from kafka.errors import CorruptRecordError
+from kafka.records.builder import RecordBatchBuilder
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -28,8 +29,8 @@ _VALUE: Final = struct.Struct(">hi")
 
 
 class ControlMarker(NamedTuple):
-    """What a control record says: ``kind`` (:data:`ABORT`, :data:`COMMIT` or a number that is not for clients) and the
-    epoch of the transaction's coordinator, -1 when the kind is not known."""
+    """A control record: ``kind`` (:data:`ABORT`, :data:`COMMIT` or a number that is not for clients) and the epoch
+    of the transaction's coordinator, -1 when the kind is not known."""
 
     kind: int
     coordinator_epoch: int
@@ -60,3 +61,20 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlMarker:
 def encode_control(marker: ControlMarker) -> tuple[bytes, bytes]:
     """The key and the value of the marker's record, both of version 0."""
     return _KEY.pack(0, marker.kind), _VALUE.pack(0, marker.coordinator_epoch)
+
+
+def control_batch(
+    marker: ControlMarker, timestamp: int, producer_id: int, producer_epoch: int, base_offset: int, leader_epoch: int
+) -> bytes:
+    """The batch that ends a transaction in a partition's log; ``timestamp`` in ms. Source: KIP-98."""
+    builder = RecordBatchBuilder(0)
+    key, value = encode_control(marker)
+    builder.append(timestamp, key, value)
+    return builder.build(
+        producer_id,
+        producer_epoch,
+        transactional=True,
+        control=True,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+    )

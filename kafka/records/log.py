@@ -1,9 +1,10 @@
-"""What a broker does with batches: check a produced one, give it its place in the log, stamp it, and find the end of a
-log after a crash.
+"""A broker's operations on batches: validate a produced one, set its offset and timestamp, and find the end of a log
+after a crash.
 
 A broker keeps a produced batch's bytes as they are. Offset and leader epoch lie outside the CRC for that reason, so
-:func:`rewrite_base` needs none; a time stamp lies inside, so :func:`set_log_append_time` makes one. The layout is in
-:mod:`kafka.records.header`. Files, indexes and what to do with a torn tail belong to the broker's log.
+:func:`rewrite_base` needs no new CRC; a timestamp lies inside, so :func:`set_log_append_time` computes one. The layout
+is in
+:mod:`kafka.records.header`. Files, indexes and the truncation of a torn tail belong to the broker's log.
 
 Source: the protocol guide's section "Record Batch"; KIP-32 (LogAppendTime), KIP-101 (leader epoch).
 """
@@ -41,13 +42,13 @@ _SIZE: Final = struct.Struct(">8xi")
 
 
 def validate_batch(data: Buffer, pos: int = 0, header: BatchHeader | None = None) -> BatchHeader:
-    """The header of the one batch that a producer sent in ``data[pos:]``, found to be whole and consistent. ``header``:
-    what :func:`parse_header` gave, when that was called before.
+    """The header of the one batch that a producer sent in ``data[pos:]``, after checking that it is complete and
+    consistent. ``header``: the result of :func:`parse_header`, when that was called before.
 
     The records themselves are not read (see :mod:`kafka.records.validator`). Raises
     :class:`~kafka.errors.CorruptRecordError` (the producer may try again) when the bytes were damaged: cut, a wrong
-    CRC, impossible fields; and :class:`~kafka.errors.InvalidRecordError` (it must not) for what should not have been
-    sent: a message set, a second batch, no records or gaps between their offsets, a control batch, a producer id
+    CRC, impossible fields; and :class:`~kafka.errors.InvalidRecordError` (it must not) for an invalid
+    batch: a message set, a second batch, no records or gaps between their offsets, a control batch, a producer id
     without a sequence.
     """
     if header is None:
@@ -55,10 +56,10 @@ def validate_batch(data: Buffer, pos: int = 0, header: BatchHeader | None = None
     if header is None:
         raise CorruptRecordError(f"a produced batch is cut: {len(data) - pos} bytes")
     if header.magic != 2:
-        raise InvalidRecordError(f"a produced batch has the magic {header.magic}; only 2 is taken")
+        raise InvalidRecordError(f"a produced batch has the magic {header.magic}; only 2 is accepted")
     check_crc(data, header)
     if header.end != len(data):
-        raise InvalidRecordError(f"{len(data) - header.end} bytes after the produced batch; only one is taken")
+        raise InvalidRecordError(f"{len(data) - header.end} bytes after the produced batch; only one is accepted")
     if header.records_count == 0 or header.records_count != header.last_offset_delta + 1:
         raise InvalidRecordError(
             f"a produced batch claims {header.records_count} records over {header.last_offset_delta + 1} offsets"
@@ -71,7 +72,7 @@ def validate_batch(data: Buffer, pos: int = 0, header: BatchHeader | None = None
 
 
 def rewrite_base(batch: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the v2 batch at ``pos`` its place in the log. The CRC does not cover these fields."""
+    """Set offset and leader epoch of the v2 batch at ``pos``. The CRC does not cover these fields."""
     _OFFSET.pack_into(batch, pos, base_offset)
     _EPOCH.pack_into(batch, pos + _EPOCH_AT, leader_epoch)
 
@@ -101,10 +102,10 @@ def scan_log(file: BinaryIO, pos: int = 0) -> Iterator[BatchHeader]:
     """The headers of a log's batches from byte ``pos`` of the seekable ``file`` on, each read whole and its CRC
     checked; ``start`` and ``end`` are positions in the file.
 
-    Ends at the end of the file when a batch ends there. Raises :class:`~kafka.errors.CorruptRecordError` at the first
-    bad batch, a torn one at the end included, also when offsets go back or a message set is met: everything before the
-    last ``end`` that was handed out is good, everything after is not, because later batches cannot be found without the
-    size of the bad one. Holds one batch in memory.
+    Stops at the end of the file when a batch ends there. Raises :class:`~kafka.errors.CorruptRecordError` at the first
+    invalid batch, including a torn one at the end, offsets that go back, and a message set: everything before the last
+    ``end`` that was yielded is valid, everything after is not, because later batches cannot be found without the size
+    of the invalid one. Holds one batch in memory.
     """
     size = file.seek(0, 2)
     file.seek(pos)

@@ -1,4 +1,4 @@
-"""From a batch v2 to its records.
+"""Decodes the records of a batch v2.
 
     length          varint      bytes that follow
     attributes      i8          unused
@@ -14,18 +14,18 @@
       value_length  varint      -1: null
       value         bytes
 
-Two levels: :class:`RecordReader` hands records to a :class:`RecordSink`, a few at a time or all, for who builds objects
-of his own by the million (the consumers); :func:`decode_raw` gives tuples, :func:`decode_records` objects. Batches
-are found, and their CRCs checked, in :mod:`kafka.records.header`. Message sets v0 and v1 have a module of their own
-(:mod:`kafka.records.message_set`), which is called for them.
+Two levels: :class:`RecordReader` passes records to a :class:`RecordSink`, a few at a time or all, for the consumers,
+which build millions of objects of their own; :func:`decode_raw` returns tuples, :func:`decode_records` objects. Batches
+are found, and their CRCs checked, in :mod:`kafka.records.header`. Message sets v0 and v1 are read by
+:mod:`kafka.records.message_set`.
 
 :meth:`RecordReader._read_plain` is the hot loop of every consumer: varints of one and two bytes are read in place,
-because a call per varint doubles the time, and headers are only passed over: their bytes are kept for who looks at them
-(:func:`headers_of`). It reads bytes from the network: each length is checked, directly or by the position that
+because a call per varint doubles the time, and headers are only skipped: their bytes are kept for :func:`headers_of`.
+It reads bytes from the network: each length is checked, directly or by the position that
 must come out at the record's end, and running over the end of the buffer is an ``IndexError`` that is caught once.
-No slice may end before it begins: compiled, that is no empty one but a ``SystemError``. Its locals are ``i64``, which
-are machine integers in a compiled build and ``int`` otherwise: nothing here may rely on them growing beyond 64 bits,
-nor on wrapping round.
+No slice may end before it begins: compiled, that is a ``SystemError`` instead of an empty slice. Its locals are
+``i64``, which are machine integers in a compiled build and ``int`` otherwise: nothing here may rely on them growing
+beyond 64 bits, nor on wrapping round.
 
 Source: the protocol guide's section "Record"; KIP-82 (headers).
 """
@@ -38,9 +38,17 @@ from typing import Final
 from kafka._native import i64
 from kafka.errors import CorruptRecordError
 from kafka.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, InflationLimitError, codec_for
-from kafka.records.header import CODEC_MASK, HEADER_BYTES, MAX_OFFSET, TIMESTAMP_TYPE_BIT, BatchHeader, Buffer
+from kafka.records.header import (
+    CODEC_MASK,
+    HEADER_BYTES,
+    MAX_OFFSET,
+    MAX_VARINT_BYTES,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    Buffer,
+    decode_varint,
+)
 from kafka.records.message_set import MessageReader, decode_message
-from kafka.records.varint import MAX_VARINT_BYTES, decode_varint
 
 Headers = list[tuple[str, bytes | None]]
 RawRecord = tuple[int, int, bytes | None, bytes | None, Headers]
@@ -50,15 +58,15 @@ _MAX_TIMESTAMP: Final = 2**63 - 1
 MIN_RECORD_BYTES: Final = 7
 """A record without key, value and headers: each of its fields takes a byte."""
 _LEAST_LENGTH: Final = 2 * (MIN_RECORD_BYTES - 1)
-"""As a varint: what follows the length itself."""
+"""As a varint: the least length, which does not count itself."""
 MAX_HEADERS: Final = 16_384
-"""Of one record. Each takes two bytes at least, and some 150 in memory as soon as somebody looks at them."""
+"""The most of one record. Each takes at least two bytes, and about 150 in memory when it is decoded."""
 _TWO_BYTES: Final = 2**13
-"""Above every value of a two-byte varint. Only longer deltas are checked for sums that do not fit 64 bits."""
+"""Above every value of a two-byte varint. Only longer deltas are checked for sums that overflow 64 bits."""
 
 
 class RecordSink:
-    """Who gets the records of a batch, one call for each."""
+    """Receives the records of a batch, one call for each."""
 
     def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
         """The next record. ``headers`` are for :func:`headers_of`; None when there are none."""
@@ -67,10 +75,10 @@ class RecordSink:
 
 class _RawRecords(RecordSink):
     def __init__(self) -> None:
-        self.found: list[RawRecord] = []
+        self.records: list[RawRecord] = []
 
     def add(self, offset: i64, timestamp: i64, key: bytes | None, value: bytes | None, headers: bytes | None) -> None:
-        self.found.append((offset, timestamp, key, value, headers_of(headers)))
+        self.records.append((offset, timestamp, key, value, headers_of(headers)))
 
 
 class Record:
@@ -113,18 +121,18 @@ def decode_records(
 def decode_raw(
     data: Buffer, header: BatchHeader, max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 ) -> list[RawRecord]:
-    """The records of the batch that ``header`` found in ``data``, as tuples, in their order. Errors: those of
+    """The records of the batch of ``header`` in ``data``, as tuples, in their order. Errors: those of
     :class:`RecordReader`."""
     if header.magic != 2:
         return decode_message(data, header, max_decompressed_bytes)
-    records = _RawRecords()
-    RecordReader(data, header, max_decompressed_bytes).read(records)
-    return records.found
+    sink = _RawRecords()
+    RecordReader(data, header, max_decompressed_bytes).read(sink)
+    return sink.records
 
 
 def open_body(data: Buffer, header: BatchHeader, max_decompressed_bytes: int) -> tuple[bytes, int, int]:
-    """Bytes in which the records of a batch v2 lie, inflated, and from where to where. Errors: those of
-    :class:`RecordReader`; more records than the bytes have room for are met before anything is inflated."""
+    """The decompressed records of a batch v2, with their start and end in the returned bytes. Errors: those of
+    :class:`RecordReader`; more records than the bytes have room for are refused before anything is decompressed."""
     if header.base_timestamp > _MAX_TIMESTAMP - _TWO_BYTES:
         raise CorruptRecordError(f"the base timestamp {header.base_timestamp} in {header!r}")
     if header.base_offset > MAX_OFFSET - _TWO_BYTES:
@@ -145,15 +153,15 @@ def open_body(data: Buffer, header: BatchHeader, max_decompressed_bytes: int) ->
 
 
 class RecordReader:
-    """Reads the batch that ``header`` found in ``data`` from ``first_offset`` on, as few records at a time as the
-    caller wants: a batch of a few kB may hold millions.
+    """Reads the batch of ``header`` in ``data`` from ``first_offset`` on, a few records at a time: a batch of a few
+    kB may hold millions.
 
-    Keys and values are ``bytes`` of their own, whatever ``data`` is. A control batch gives its marker as one record.
-    Without ``checks_headers`` those of malformed headers are met when somebody looks at them (:func:`headers_of`).
+    Keys and values are copies, as ``bytes``, whatever ``data`` is. A control batch has its marker as one record.
+    Without ``checks_headers`` malformed headers raise only when they are decoded (:func:`headers_of`).
 
     The constructor and :meth:`read` raise :class:`~kafka.errors.CorruptRecordError` for records that are malformed,
     fewer or more than the header says, whose offsets do not ascend or go beyond the header's, or that would inflate
-    above ``max_decompressed_bytes``, when those before the fault have been given. The constructor raises
+    above ``max_decompressed_bytes``, after the records before the error have been passed on. The constructor raises
     :class:`~kafka.errors.UnsupportedCodecError` for a codec that is not available.
     """
 
@@ -169,50 +177,50 @@ class RecordReader:
         to :class:`MessageReader`. Records with LogAppendTime all have the batch's greatest timestamp."""
         self._header = header
         self._checks_headers = checks_headers
-        self._older: Iterator[RawRecord] | None = None
+        self._messages: Iterator[RawRecord] | None = None
         self._body = b""
-        self._held_bytes = 0
+        self._decompressed_bytes = 0
         self.header_bytes: int = 0
-        """Of the records that the last :meth:`read` gave."""
+        """Bytes of the headers of the records that the last :meth:`read` passed on."""
         self._pos: i64 = 0
         self._end: i64 = 0
         self._number: i64 = 0
         """Records that lie before ``_pos``."""
         self._count: i64 = header.records_count
         self._first_offset: i64 = min(first_offset, MAX_OFFSET)
-        """Records of a batch v2 lie below the greatest number, messages may have it: who has read one wants 2**63."""
-        self._older_from = first_offset
+        """Offsets of a batch v2 are below 2**63 - 1, those of messages may equal it: the next offset is 2**63 then."""
+        self._message_set_from = first_offset
         self._last_offset: i64 = header.base_offset - 1
         """Of the record before ``_pos``."""
         self._timestamp: i64 = header.base_timestamp
         self._is_append_time = header.attributes & TIMESTAMP_TYPE_BIT != 0
         if header.magic != 2:
-            older = MessageReader(data, header, max_decompressed_bytes)
-            self._held_bytes = older.held_bytes
-            self._older = iter(older)
+            messages = MessageReader(data, header, max_decompressed_bytes)
+            self._decompressed_bytes = messages.decompressed_bytes
+            self._messages = iter(messages)
             self._last_offset = self._first_offset - 1
             return
         self._body, self._pos, self._end = open_body(data, header, max_decompressed_bytes)
         if self._body is not data:
-            self._held_bytes = self._end
+            self._decompressed_bytes = self._end
         if self._is_append_time:
             self._timestamp = header.max_timestamp
 
     def skip_to(self, first_offset: int) -> bool:
-        """Read on from there; False when that lies before what has been read."""
-        if self._older is not None or first_offset <= self._last_offset:
+        """Continue reading at ``first_offset``; False when that has been read already."""
+        if self._messages is not None or first_offset <= self._last_offset:
             return False
         self._first_offset = first_offset
         return True
 
     @property
-    def held_bytes(self) -> int:
-        """What the records take that were copied or inflated."""
-        return self._held_bytes
+    def decompressed_bytes(self) -> int:
+        """Size of the copied or decompressed records."""
+        return self._decompressed_bytes
 
     @property
     def next_offset(self) -> int:
-        """Behind the record that was read last; before the first one the batch's base offset."""
+        """The offset after the last record that was read; before the first one the batch's base offset."""
         return min(self._last_offset, MAX_OFFSET - 1) + 1
 
     def read(
@@ -222,13 +230,13 @@ class RecordReader:
         max_header_bytes: int = MAX_OFFSET,
         max_skipped: int = MAX_OFFSET,
     ) -> bool:
-        """Give ``sink`` the next records, at most ``limit``, in their order; whether any are left. None is read after
-        that with which there were ``max_header_bytes`` (:attr:`header_bytes`), and none before ``max_skipped`` ones
-        and more that lie before the first offset. The sink raises nothing itself."""
+        """Pass ``sink`` the next records, at most ``limit``, in their order; returns whether any are left. Stops after
+        the record that brings :attr:`header_bytes` to ``max_header_bytes``, and after skipping ``max_skipped`` records
+        that lie before the first offset. The sink must not raise."""
         self.header_bytes = 0
         try:
-            if self._older is not None:
-                self._read_older(sink, limit)
+            if self._messages is not None:
+                self._read_message_set(sink, limit)
             else:
                 self._read_plain(sink, limit, max_header_bytes, max_skipped)
         except IndexError:
@@ -237,11 +245,11 @@ class RecordReader:
             raise CorruptRecordError(f"{error.args[0]} in {self._header!r}") from None
         return self._number < self._count
 
-    def _read_older(self, sink: RecordSink, limit: int) -> None:
-        """``_count`` is not known: it stays above ``_number`` up to the end."""
+    def _read_message_set(self, sink: RecordSink, limit: int) -> None:
+        """Read a message set, whose ``_count`` is not known: it stays above ``_number`` until the end."""
         self._count = self._number + 1
-        for offset, timestamp, key, value, _ in self._older or ():
-            if offset >= self._older_from:
+        for offset, timestamp, key, value, _ in self._messages or ():
+            if offset >= self._message_set_from:
                 sink.add(offset, timestamp, key, value, None)
                 self._last_offset = offset
                 limit -= 1
@@ -250,7 +258,7 @@ class RecordReader:
         self._count = self._number
 
     def _read_plain(self, sink: RecordSink, limit: i64, max_header_bytes: i64, max_skipped: i64) -> None:
-        """From ``_body``, which is longer than ``_end`` perhaps."""
+        """Read a batch v2 from ``_body``, which may be longer than ``_end``."""
         data = self._body
         pos = self._pos
         end = self._end
@@ -276,13 +284,13 @@ class RecordReader:
         key: bytes | None
         value: bytes | None
         if count == most_offset - base_offset + 1:
-            # Offsets ascend, so without gaps the number of a record is its offset's delta: those that nobody wants are
-            # passed over by their lengths.
-            unwanted: i64 = min(self._first_offset - base_offset, count)
-            if unwanted - number > max_skipped:
-                unwanted = number + max_skipped
+            # Offsets ascend, so without gaps the number of a record is its offset's delta: records before the first
+            # offset are skipped by their lengths.
+            skip_end: i64 = min(self._first_offset - base_offset, count)
+            if skip_end - number > max_skipped:
+                skip_end = number + max_skipped
                 limit = 0
-            while number < unwanted:
+            while number < skip_end:
                 byte = data[pos]
                 second = data[pos + 1]
                 if byte < 0x80 and not byte & 1 and byte >= _LEAST_LENGTH:

@@ -1,3 +1,3 @@
-"""Bytes and values: primitives, messages as classes, their codec, frames, CRC-32C. Knows no message of Kafka's."""
+"""Bytes and values: primitives, messages as classes, their codec, frames, CRC-32C. Independent of Kafka's messages."""
 
 from __future__ import annotations

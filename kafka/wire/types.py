@@ -1,8 +1,9 @@
 """The protocol's primitive types as annotations.
 
-A message class says ``partition_index: Int32``: to a type checker that is an ``int``, and the codec finds the wire type
-beside it. The names are those of the protocol guide (section "Protocol Primitive Types"). To add one, add it here, to
-the tables at the top of ``schema.py``, and if its size varies to ``_sized`` in ``source.py``, twice.
+A message class declares ``partition_index: Int32``: to a type checker that is an ``int``, and the codec reads the wire
+type from the annotation. The names are those of the protocol guide (section "Protocol Primitive Types"). To add one,
+add it here, to ``FIXED`` and ``IMPLICIT_DEFAULTS`` in ``message.py``, and if its size varies to both ``_sized`` in
+``codec.py``.
 
 ========== ==================== ==================================================================================
 name       in Python            on the wire
@@ -15,11 +16,11 @@ Uuid       uuid.UUID            16 bytes, most significant first
 String     str                  int16 length (flexible: unsigned varint of length + 1), UTF-8
 Bytes      bytes                int32 length (flexible: unsigned varint of length + 1)
 Records    bytes-like or a list like Bytes; decoded without a copy as a memoryview of the frame; a list of chunks is
-           of such chunks       written one behind another
+           of such chunks       written one after another
 list[T]    list                 int32 count (flexible: unsigned varint of count + 1), the elements
 ========== ==================== ==================================================================================
 
-``None`` is a length of -1 (flexible: 0), and for a nested structure a byte of -1 in front of it (else 1).
+``None`` is a length of -1 (flexible: 0), and for a nested structure a byte of -1 before it (else 1).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from uuid import UUID
 
 
 class WireType:
-    """What stands beside the Python type in an annotation: the protocol's name of the type, and nothing else."""
+    """The protocol's name of a type, in the annotation of its Python type."""
 
     __slots__ = ("name",)
 
@@ -42,7 +43,7 @@ class WireType:
 
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""Anything that a socket takes."""
+"""What a socket can send."""
 
 Boolean = Annotated[bool, WireType("bool")]
 Int8 = Annotated[int, WireType("int8")]
@@ -57,4 +58,4 @@ Bytes = Annotated[bytes, WireType("bytes")]
 Records = Annotated[BytesLike | Sequence[BytesLike], WireType("records")]
 
 ZERO_UUID: Final = UUID(int=0)
-"""The id that stands for "none" (a topic named by its name, say)."""
+"""The id for "none" (of a topic that is referred to by its name, for example)."""

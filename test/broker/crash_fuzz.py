@@ -27,8 +27,7 @@ from kafka.protocol.framing import decode_response, encode_request
 from kafka.protocol.groups import JoinGroupRequest
 from kafka.protocol.registry import REGISTRY
 from kafka.records import GZIP, NONE, RecordBatchBuilder
-from kafka.wire.message import Request, Struct
-from kafka.wire.schema import Field, FieldType, fields_of
+from kafka.wire.message import Field, FieldType, Request, Struct, fields_of
 from kafka.wire.types import ZERO_UUID
 from test.broker.driver import HandBroker
 

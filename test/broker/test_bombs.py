@@ -20,7 +20,7 @@ from kafka.protocol.list_offsets import ListOffsetsRequest
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.topics import DeleteTopicsRequest
 from kafka.records import DEFAULT_MAX_DECOMPRESSED_BYTES, ZSTD, RecordBatchBuilder, iter_batches
-from kafka.records.varint import encode_varint
+from kafka.records.header import encode_varint
 from kafka.testing import EmbeddedBroker
 from test.broker.driver import HandBroker, batch, produce_request
 from test.broker.raw_client import RawClient

@@ -37,8 +37,7 @@ from kafka.protocol.registry import REGISTRY
 from kafka.records import iter_batches
 from kafka.records.header import check_crc
 from kafka.wire.codec import decode, encode
-from kafka.wire.message import Struct
-from kafka.wire.schema import fields_of
+from kafka.wire.message import Struct, fields_of
 from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
 
 NOTHING = MetadataRequest(topics=[])

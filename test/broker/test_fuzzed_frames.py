@@ -35,7 +35,7 @@ from kafka.protocol.registry import REGISTRY
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka.testing import EmbeddedBroker
 from kafka.wire import codec
-from kafka.wire.source import MAX_ELEMENTS
+from kafka.wire.codec import MAX_ELEMENTS
 from test.broker.crash_fuzz import Bench, Learner, RandomFrames
 from test.broker.driver import HandBroker, batch, fetch_request, produce_request
 from test.broker.raw_client import RawClient

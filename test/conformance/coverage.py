@@ -15,8 +15,7 @@ from typing import Any
 
 from kafka.protocol import framing
 from kafka.protocol.registry import NAMES
-from kafka.wire.message import Struct
-from kafka.wire.schema import fields_of
+from kafka.wire.message import Struct, fields_of
 
 _seen: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
 """API key -> version -> error codes."""

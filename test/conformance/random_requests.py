@@ -15,8 +15,7 @@ from uuid import UUID
 from kafka.errors import IllegalArgumentError, KafkaProtocolError
 from kafka.records import GZIP, NONE, RecordBatchBuilder
 from kafka.wire.codec import encode
-from kafka.wire.message import Request, Struct
-from kafka.wire.schema import Field, FieldType, fields_of
+from kafka.wire.message import Field, FieldType, Request, Struct, fields_of
 from kafka.wire.types import ZERO_UUID
 from test.conformance.twins import Side
 

@@ -22,8 +22,7 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.registry import NAMES
 from kafka.records import HEADER_BYTES, parse_header
-from kafka.wire.message import Request, Struct
-from kafka.wire.schema import fields_of
+from kafka.wire.message import Request, Struct, fields_of
 from kafka.wire.types import ZERO_UUID
 from test.broker.raw_client import RawClient
 from test.conformance.unordered import OF_COORDINATORS

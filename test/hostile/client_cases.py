@@ -32,7 +32,7 @@ from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.registry import REGISTRY
 from kafka.records import CODECS
 from kafka.records.compression import inflation_bound
-from kafka.records.varint import encode_varint
+from kafka.records.header import encode_varint
 from kafka.structs import TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backend import WorkerBackend
@@ -46,10 +46,8 @@ from kafka.tasks.pools.frames import encode as encode_frame
 from kafka.tasks.pools.messages import DONE, PROGRESS, encode_done
 from kafka.tasks.pools.processes import ChannelDamaged
 from kafka.tasks.worker import Worker
-from kafka.wire.codec import decode, encode
-from kafka.wire.cost import Cost
-from kafka.wire.message import Message
-from kafka.wire.schema import Field
+from kafka.wire.codec import Cost, decode, encode
+from kafka.wire.message import Field, Message
 from test.hostile.generator import bomb, one_huge
 from test.records.fuzz import v2_around, wrapper
 from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues
@@ -102,7 +100,7 @@ def cases() -> Iterator[Case]:
 
 def answers() -> Iterator[tuple[int, Case]]:
     """Each array of each answer in its oldest and its newest version, and the most bytes in memory of an element beyond
-    its share (``kafka/wire/cost.py``): its excess."""
+    its share (``kafka/wire/codec.py``): its excess."""
     for row in REGISTRY.values():
         cls = row.response
         for version in sorted({cls.min_version, cls.max_version}):
@@ -110,7 +108,7 @@ def answers() -> Iterator[tuple[int, Case]]:
                 wire, excess = Cost(cls, version).element(path[-1])
                 name = f"{cls.__name__} v{version} {'.'.join(each.name for each in path)}"
                 make = _answer(cls, version, path, wire)
-                yield excess, Case("any answer", name, "kafka.wire.cost:SPARE_BYTES", make)
+                yield excess, Case("any answer", name, "kafka.wire.codec:SPARE_BYTES", make)
 
 
 def _answer(
@@ -154,7 +152,7 @@ def _metadata() -> Iterator[Case]:
 
         return len(data), [update, update]
 
-    bytes_each, limit = 18, "kafka.wire.cost:SPARE_BYTES"
+    bytes_each, limit = 18, "kafka.wire.codec:SPARE_BYTES"
     yield Case("Metadata", "partitions of one topic", limit, lambda size: learnt(1, size // bytes_each))
     yield Case("Metadata", "topics of one partition", limit, lambda size: learnt(size // 45, 1))
 
@@ -320,8 +318,8 @@ def _shared() -> Iterator[Case]:
         return acquired(many_batches(size // 2, b"", 0), ranges)
 
     yield Case("ShareFetch", "all that a batch inflates to", bound, everything)
-    yield Case("ShareFetch", "ranges of one offset", "kafka.wire.cost:SPARE_BYTES", scattered)
-    yield Case("ShareFetch", "ranges that overlap", "kafka.wire.cost:SPARE_BYTES", overlapping)
+    yield Case("ShareFetch", "ranges of one offset", "kafka.wire.codec:SPARE_BYTES", scattered)
+    yield Case("ShareFetch", "ranges that overlap", "kafka.wire.codec:SPARE_BYTES", overlapping)
 
 
 # -- jobs and results --------------------------------------------------------------------------------------------------

@@ -33,10 +33,8 @@ from kafka.protocol.registry import NAMES, REGISTRY
 from kafka.protocol.telemetry import PushTelemetryRequest
 from kafka.records import CODECS, GZIP, NONE, RecordBatchBuilder
 from kafka.records.compression import codec_for
-from kafka.wire.codec import encode
-from kafka.wire.message import Request, Struct
-from kafka.wire.schema import IMPLICIT_DEFAULTS, Field, fields_of
-from kafka.wire.source import ELEMENT_BYTES, MAX_ELEMENTS
+from kafka.wire.codec import ELEMENT_BYTES, MAX_ELEMENTS, encode
+from kafka.wire.message import IMPLICIT_DEFAULTS, Field, Request, Struct, fields_of
 from test.broker.crash_fuzz import BITS, SENSE
 from test.records.fuzz import v2_around
 
@@ -233,7 +231,7 @@ def _filled(
 
 
 def _elements(value: Any, version: int, *, uuids: bool) -> int:
-    """How many elements an element of an array is, with all below it; with its UUIDs, as ``wire.source.MAX_ELEMENTS``
+    """How many elements an element of an array is, with all below it; with its UUIDs, as ``wire.codec.MAX_ELEMENTS``
     counts, or without, as ``registry.MOST_ELEMENTS`` does."""
     if isinstance(value, UUID):
         return 1 + uuids

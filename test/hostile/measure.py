@@ -29,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka.broker.process import tune_garbage_collector
 from kafka.broker.registry import MOST_ELEMENTS, load
-from kafka.wire.source import MAX_ELEMENTS
+from kafka.wire.codec import MAX_ELEMENTS
 from test.hostile.costs import (
     CPU_LIMIT_S,
     GIVE_UP_S,

@@ -15,8 +15,7 @@ from kafka.broker.topics import MAX_PARTITIONS_PER_REQUEST
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaProtocolError
 from kafka.protocol.framing import encode_request
-from kafka.wire.message import Request, Struct
-from kafka.wire.schema import fields_of
+from kafka.wire.message import Request, Struct, fields_of
 from kafka.wire.types import ZERO_UUID
 from test.broker.driver import HandBroker, batch
 

@@ -14,8 +14,7 @@ from kafka.net.loop import Loop
 from kafka.net.resolve import literal_address
 from kafka.net.tcp import HAS_LOW_WATER, LOW_WATER_BYTES, MAX_CHUNKS, READ_BYTES, TcpNetwork
 from kafka.net.transport import ConnectionOptions, PeerClosed
-from kafka.wire.frame import frame
-from kafka.wire.large_frames import BufferPool, LargeFrameReader
+from kafka.wire.frame import LargeFrameReader, ReceiveBuffers, frame
 from test.net.recorder import Acceptor, Recorder, Roomy
 
 LARGE = 1024 * 1024
@@ -414,7 +413,7 @@ class Framed(Recorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.reader = LargeFrameReader(BufferPool())
+        self.reader = LargeFrameReader(ReceiveBuffers())
         self.counts: list[int] = []
 
     def get_buffer(self) -> memoryview | None:

@@ -51,8 +51,7 @@ from kafka.records import (
     set_log_append_time,
     validate_batch,
 )
-from kafka.records.lz4_header import mend, spoil
-from kafka.records.message_set import decode_produced
+from kafka.records.message_set import decode_produced, with_broken_lz4_checksum, with_correct_lz4_checksum
 from kafka.records.validator import BatchValidator
 from kafka.structs import TopicPartition
 from kafka.wire.crc32c import crc32c
@@ -114,7 +113,7 @@ def wrapper(magic: int, codec: int, inner: bytes, offset: int = 20) -> bytes:
     """One message with ``codec`` around any bytes."""
     value = CODECS[codec].compress(inner, None) if codec in CODECS else inner
     if magic == 0 and codec == LZ4:
-        value = spoil(value)
+        value = with_broken_lz4_checksum(value)
     head = struct.pack(">bb", magic, codec) + (struct.pack(">q", T0) if magic else b"")
     body = head + struct.pack(">ii", -1, len(value)) + value
     return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
@@ -264,7 +263,7 @@ def broken_inside(rng: random.Random, data: bytes) -> bytes:
             return data
         value = data[header.start + (26, 34)[header.magic] : header.end]
         if header.magic == 0 and codec == LZ4:
-            value = mend(value)
+            value = with_correct_lz4_checksum(value)
         plain = CODECS[codec].decompress(value, BOUND)
         inner = broken(rng, plain)
         return wrapper(header.magic, codec, refit(inner) if rng.random() < 0.7 else inner, header.base_offset)

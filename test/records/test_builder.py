@@ -22,7 +22,7 @@ from kafka.records import (
     iter_batches,
     max_record_bytes,
 )
-from kafka.records.varint import TABLE_SIZE
+from kafka.records.header import TABLE_SIZE
 from test.records.samples import GOLDEN_RECORDS, T0, RawInput, batch_of, builder_of, golden, record_lists
 
 

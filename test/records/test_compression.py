@@ -28,7 +28,7 @@ from kafka.records.compression import (
     available_codecs,
     codec_for,
 )
-from kafka.records.lz4_header import mend
+from kafka.records.message_set import with_correct_lz4_checksum
 
 
 def test_codecs_have_kafkas_numbers_names_and_levels() -> None:
@@ -246,7 +246,7 @@ def test_lz4_frames_of_any_kind_are_read() -> None:
     linked.compress(data)
     independent = codec_for(LZ4).compress(data, None)
     head = independent[:4] + bytes((independent[4] | 0x08, independent[5]))
-    frame = mend(head + len(data).to_bytes(8, "little") + b"\0" + independent[7:])
+    frame = with_correct_lz4_checksum(head + len(data).to_bytes(8, "little") + b"\0" + independent[7:])
     for found in (bytes(linked.finish()), independent, frame):
         assert codec_for(LZ4).decompress(found, len(data)) == data
         with pytest.raises(CorruptRecordError, match="bound"):
@@ -255,7 +255,7 @@ def test_lz4_frames_of_any_kind_are_read() -> None:
 
 def test_an_lz4_frame_that_lies_about_its_size_is_corrupt_and_not_believed() -> None:
     frame = codec_for(LZ4).compress(b"some text " * 10, None)
-    lying = mend(
+    lying = with_correct_lz4_checksum(
         frame[:4] + bytes((frame[4] | 0x08, frame[5])) + (1 << 60).to_bytes(8, "little") + b"\0" + frame[7:]
     )
     with pytest.raises(CorruptRecordError):

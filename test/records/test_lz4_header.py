@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka.errors import CorruptRecordError
-from kafka.records import lz4_header
-from kafka.records.lz4_header import mend, spoil
+from kafka.records import message_set
+from kafka.records.message_set import with_broken_lz4_checksum, with_correct_lz4_checksum
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,13 @@ from kafka.records.lz4_header import mend, spoil
 )
 def test_the_hash_is_xxhash_32(data: bytes, expected: int) -> None:
     """Values that xxHash's own tool and its bindings give with seed 0."""
-    assert lz4_header._xxh32(data) == expected
+    assert message_set._xxh32(data) == expected
 
 
 @pytest.mark.parametrize("size", [15, 16, 17, 19, 20, 21, 31, 32, 33])
 def test_the_hash_is_the_definitions_at_every_boundary(size: int) -> None:
     data = bytes((7 * index + 1) & 0xFF for index in range(size))
-    assert lz4_header._xxh32(data) == xxh32(data)
+    assert message_set._xxh32(data) == xxh32(data)
 
 
 def xxh32(data: bytes) -> int:
@@ -79,12 +79,12 @@ def test_the_checksum_stands_behind_the_optional_fields_and_nothing_else_changes
     frame = bytes.fromhex(MAGIC + fields + "ee" + rest)
     right = xxh32(bytes.fromhex(fields)) >> 8 & 0xFF
     old = xxh32(bytes.fromhex(MAGIC + fields)) >> 8 & 0xFF
-    assert mend(frame) == bytes.fromhex(MAGIC + fields) + bytes((right,)) + bytes.fromhex(rest)
-    assert spoil(frame) == bytes.fromhex(MAGIC + fields) + bytes((old,)) + bytes.fromhex(rest)
+    assert with_correct_lz4_checksum(frame) == bytes.fromhex(MAGIC + fields) + bytes((right,)) + bytes.fromhex(rest)
+    assert with_broken_lz4_checksum(frame) == bytes.fromhex(MAGIC + fields) + bytes((old,)) + bytes.fromhex(rest)
 
 
 def test_the_usual_header_has_the_checksum_that_every_tool_writes() -> None:
-    assert mend(bytes.fromhex("04224d18" "6040" "00")).hex() == "04224d18" "6040" "82"
+    assert with_correct_lz4_checksum(bytes.fromhex("04224d18" "6040" "00")).hex() == "04224d18" "6040" "82"
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_the_usual_header_has_the_checksum_that_every_tool_writes() -> None:
      "04224d18614001020304", "04224d186940010203040506070801020304"],
 )  # fmt: skip
 def test_what_ends_in_its_header_or_has_none_is_corrupt(frame: str) -> None:
-    for change in (mend, spoil):
+    for change in (with_correct_lz4_checksum, with_broken_lz4_checksum):
         with pytest.raises(CorruptRecordError):
             change(bytes.fromhex(frame))

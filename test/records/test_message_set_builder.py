@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafka.errors import IllegalStateError, UnsupportedCodecError, UnsupportedForMessageFormatError
 from kafka.records import GZIP, LOG_APPEND_TIME, LZ4, NO_ROOM, NONE, ZSTD, RawRecord, iter_batches
-from kafka.records.message_set_builder import MessageSetBuilder, encode_message_set
+from kafka.records.message_set import MessageSetBuilder, encode_message_set
 from test.records.samples import T0, optional_bytes, timestamps
 from test.records.test_message_set import CODECS_OF_SETS, read
 

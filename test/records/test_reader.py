@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from kafka.core.consume.fetched import CompletedFetch, ConsumerRecordSink, ReaderOptions
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import GZIP, ZSTD, RawRecord, decode_raw, decode_records, iter_batches, parse_header
-from kafka.records.header import ATTRIBUTES_AT, HEADER_BYTES
-from kafka.records.message_set import decode_message
-from kafka.records.message_set_builder import encode_message_set
+from kafka.records.header import ATTRIBUTES_AT, HEADER_BYTES, encode_varint
+from kafka.records.message_set import decode_message, encode_message_set
 from kafka.records.reader import RecordReader, headers_of
-from kafka.records.varint import encode_varint
 from kafka.structs import TopicPartition
 from test.records.samples import GOLDEN_RECORDS, T0, RawInput, batch_of, golden, record_lists
 

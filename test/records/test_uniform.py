@@ -10,8 +10,7 @@ import pytest
 from kafka.errors import CorruptRecordError
 from kafka.records import RecordBatchBuilder, decode_raw, parse_header
 from kafka.records.header import HEADER_BYTES
-from kafka.records.uniform import LEAST_RUN, Run, find_run
-from kafka.records.validator import BatchValidator
+from kafka.records.validator import MIN_RUN_RECORDS, BatchValidator, UniformRun, find_uniform_run
 from test.records.samples import T0
 
 
@@ -28,14 +27,14 @@ def alike(
     return builder.build()
 
 
-def runs_of(data: bytes) -> list[Run]:
+def runs_of(data: bytes) -> list[UniformRun]:
     """All of them, one behind the other, up to the first record that is in none."""
     header = parse_header(data)
     assert header is not None
-    found: list[Run] = []
+    found: list[UniformRun] = []
     pos, number = HEADER_BYTES, 0
     while number < header.records_count:
-        run = find_run(data, pos, len(data), number, header.records_count - number)
+        run = find_uniform_run(data, pos, len(data), number, header.records_count - number)
         if run is None:
             break
         found.append(run)
@@ -63,7 +62,7 @@ def test_values_of_all_sizes_and_short_keys_make_runs(size: int, key: bytes | No
 @pytest.mark.parametrize(
     "data",
     [
-        alike(LEAST_RUN - 1),
+        alike(MIN_RUN_RECORDS - 1),
         alike(40, b"v" * 9000),
         alike(40, key=b"k" * 64),
         alike(40, headers=[("h", b"x" * 64)]),
@@ -79,7 +78,7 @@ def test_values_of_all_sizes_and_short_keys_make_runs(size: int, key: bytes | No
 )
 def test_what_is_unusual_is_left_to_the_walk(data: bytes) -> None:
     assert sum(run.records for run in runs_of(data)) <= 1
-    assert checked(data, 1000) == checked(data, LEAST_RUN - 1)
+    assert checked(data, 1000) == checked(data, MIN_RUN_RECORDS - 1)
 
 
 HEADERS: list[list[tuple[str, bytes | None]]] = [
@@ -124,7 +123,7 @@ def checked(data: bytes, limit: int, **rules: object) -> tuple[int, list[tuple[i
             pass
     except CorruptRecordError:
         return None
-    faults = [(fault.index, fault.timestamp, fault.is_without_key) for fault in validator.faults]
+    faults = [(fault.index, fault.timestamp, fault.is_without_key) for fault in validator.errors]
     return 0 if faults else validator.max_timestamp, faults
 
 
@@ -137,7 +136,7 @@ def test_the_same_is_found_with_and_without_runs(rules: dict[str, object], key: 
     for step_ms in (0.0, 0.5, 3.0):
         for headers in HEADERS:
             data = alike(300, key=key, step_ms=step_ms, headers=headers)
-            assert checked(data, 1000, **rules) == checked(data, LEAST_RUN - 1, **rules) is not None
+            assert checked(data, 1000, **rules) == checked(data, MIN_RUN_RECORDS - 1, **rules) is not None
 
 
 @pytest.mark.parametrize("times", [range(64), range(64, 200), range(100, 4000, 64), (127, 64), (70, 8191, 64)])
@@ -149,11 +148,11 @@ def test_the_greatest_time_of_a_run_is_found_in_any_order(times: Sequence[int]) 
     for delta in deltas:
         builder.append(T0 + delta, None, b"v" * 100)
     data = builder.build()
-    assert checked(data, 1000) == checked(data, LEAST_RUN - 1) == (T0 + max(deltas), [])
+    assert checked(data, 1000) == checked(data, MIN_RUN_RECORDS - 1) == (T0 + max(deltas), [])
     pos = HEADER_BYTES
     for _ in range(64):  # where offsets get a second byte
         pos += 1 + (data[pos] >> 1) if data[pos] < 0x80 else 2 + ((data[pos] & 0x7F) >> 1 | data[pos + 1] << 6)
-    run = find_run(data, pos, len(data), 64, 500)
+    run = find_uniform_run(data, pos, len(data), 64, 500)
     assert run is not None
     assert (run.records, run.max_delta) == (500, max(deltas[64:564]))
 
@@ -180,7 +179,7 @@ def test_a_first_record_of_an_unusual_time_makes_no_run() -> None:
     for time in (b"\1", b"\x81\1", b"\x80\x80\1"):
         record = b"\0" + time + b"\0\1\1\0"
         body = (bytes([2 * len(record)]) + record) * 10_000
-        assert find_run(body, 0, len(body), 0, 64) is None
+        assert find_uniform_run(body, 0, len(body), 0, 64) is None
 
 
 def test_of_damaged_batches_the_same_is_found_with_and_without_runs_and_by_the_reader() -> None:
@@ -197,7 +196,7 @@ def test_of_damaged_batches_the_same_is_found_with_and_without_runs_and_by_the_r
         header = parse_header(data)
         assert header is not None
         found = checked(bytes(data), 1000)
-        assert found == checked(bytes(data), LEAST_RUN - 1), bytes(data).hex()
+        assert found == checked(bytes(data), MIN_RUN_RECORDS - 1), bytes(data).hex()
         try:
             records = decode_raw(bytes(data), header)
         except CorruptRecordError:

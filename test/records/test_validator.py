@@ -11,9 +11,8 @@ import pytest
 from kafka.errors import CorruptRecordError
 from kafka.records import GZIP, ZSTD, RecordBatchBuilder, decode_raw, iter_batches, parse_header
 from kafka.records.compression import InflationLimitError
-from kafka.records.header import HEADER_BYTES
-from kafka.records.validator import MAX_FAULTS, BatchValidator
-from kafka.records.varint import encode_varint
+from kafka.records.header import HEADER_BYTES, encode_varint
+from kafka.records.validator import MAX_RECORD_ERRORS, BatchValidator
 from test.records import fuzz
 from test.records.samples import GOLDEN_RECORDS, T0, batch_of
 
@@ -43,7 +42,7 @@ def with_deltas(deltas: list[int]) -> bytes:
 @pytest.mark.parametrize("codec", [0, GZIP])
 def test_a_good_batch_is_taken_in_slices_of_any_size(limit: int, codec: int) -> None:
     found = validated(batch_of(GOLDEN_RECORDS, codec), limit)
-    assert found.faults == []
+    assert found.errors == []
     assert found.max_timestamp == max(record[0] for record in GOLDEN_RECORDS)
 
 
@@ -59,7 +58,7 @@ def test_a_null_key_or_value_is_one_however_many_bytes_its_length_has(null: byte
     for key, value in ((null, b"\2v"), (b"\2k", null), (null, null)):
         record = b"\0\0\0" + key + value + b"\0"
         data = fuzz.v2_around(0, encode_varint(len(record)) + record, 1)
-        assert validated(data).faults == []
+        assert validated(data).errors == []
         header = parse_header(data)
         assert header is not None
         wanted = (None if key is null else b"k", None if value is null else b"v")
@@ -97,9 +96,9 @@ def test_records_without_a_key_and_at_other_times_are_faults_where_that_is_asked
     for timestamp, key in ((T0, b"k"), (T0 - 5, b"k"), (T0, None), (-1, b"k"), (T0 + 5, None)):
         builder.append(timestamp, key, b"v")
     data = builder.build()
-    assert validated(data).faults == []
+    assert validated(data).errors == []
     found = validated(data, needs_keys=True, times=(T0, T0))
-    faults = [(fault.index, fault.timestamp, fault.is_without_key) for fault in found.faults]
+    faults = [(fault.index, fault.timestamp, fault.is_without_key) for fault in found.errors]
     assert faults == [(1, T0 - 5, False), (2, T0, True), (4, T0 + 5, True)]
 
 
@@ -108,7 +107,7 @@ def test_no_more_is_read_than_up_to_the_hundredth_fault() -> None:
     cut = bytearray(data)
     cut[-1] ^= 0x7F  # the last record is corrupt
     found = validated(bytes(cut), needs_keys=True)
-    assert [fault.index for fault in found.faults] == list(range(MAX_FAULTS))
+    assert [fault.index for fault in found.errors] == list(range(MAX_RECORD_ERRORS))
 
 
 def test_a_batch_that_claims_more_records_than_it_has_room_for_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:

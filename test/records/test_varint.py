@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.errors import CorruptRecordError
-from kafka.records.varint import (
+from kafka.records.header import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
     TABLE_SIZE,

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from kafka.wire.message import Message, Struct
-from kafka.wire.schema import fields_of
+from kafka.wire.message import Message, Struct, fields_of
 
 MAX_VERSION = 32767
 NOTHING = object()

@@ -113,7 +113,7 @@ def test_a_version_that_the_class_lacks_is_refused() -> None:
 
 def test_trailing_bytes_are_an_error_that_says_where() -> None:
     data = encode(ApiVersionsRequest(), 0)
-    with pytest.raises(KafkaProtocolError, match="1 bytes behind the end") as raised:
+    with pytest.raises(KafkaProtocolError, match="1 bytes after the end") as raised:
         decode(ApiVersionsRequest, data + b"!", 0)
     assert raised.value.offset == len(data)
 

@@ -21,13 +21,19 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.offsets import OffsetCommitRequest
 from kafka.protocol.quotas import DescribeClientQuotasResponse
 from kafka.protocol.registry import FAMILIES, REGISTRY
-from kafka.wire import codec, cost
-from kafka.wire.codec import decode, decode_from, encode
-from kafka.wire.cost import BYTES_PER_BYTE, SPARE_BYTES, Cost
-from kafka.wire.message import Message, Struct
-from kafka.wire.primitives import uvarint
-from kafka.wire.schema import FIXED, Field, fields_of
-from kafka.wire.source import ELEMENT_BYTES, MAX_ELEMENTS
+from kafka.wire import codec
+from kafka.wire.codec import (
+    BYTES_PER_BYTE,
+    ELEMENT_BYTES,
+    MAX_ELEMENTS,
+    SPARE_BYTES,
+    Cost,
+    decode,
+    decode_from,
+    encode,
+    uvarint,
+)
+from kafka.wire.message import FIXED, Field, Message, Struct, fields_of
 
 MEBIBYTE = 1 << 20
 DEAR = {"bool": True, "int8": -100, "int16": -1000, "int32": -(10**5), "int64": -(10**15), "uint16": 60_000,
@@ -116,7 +122,7 @@ def small_entries(count: int) -> bytes:
 def little_to_spare(monkeypatch: pytest.MonkeyPatch) -> int:
     """A 28th of the spare bytes, or tracing what is allocated would take a minute; how many."""
     spare = SPARE_BYTES // 28
-    monkeypatch.setattr(cost, "SPARE_BYTES", spare)
+    monkeypatch.setattr(codec, "SPARE_BYTES", spare)
     monkeypatch.setattr(codec, "_readers", {})
     return spare
 

@@ -19,7 +19,7 @@ def test_any_split_of_a_stream_gives_the_same_frames(data: st.DataObject, payloa
     reader = FrameReader()
     found = [each for piece in data.draw(strategies.splits(stream)) for each in reader.feed(piece)]
     assert found == payloads
-    assert reader.held_bytes == 0
+    assert reader.buffered_bytes == 0
 
 
 def test_byte_by_byte_and_with_the_start_of_the_next_frame() -> None:
@@ -27,7 +27,7 @@ def test_byte_by_byte_and_with_the_start_of_the_next_frame() -> None:
     stream = frame(b"one") + frame(b"") + frame(b"three")[:-1]
     found = [each for byte in stream for each in reader.feed(bytes((byte,)))]
     assert found == [b"one", b""]
-    assert reader.held_bytes == 8
+    assert reader.buffered_bytes == 8
     assert reader.feed(b"e") == [b"three"]
 
 

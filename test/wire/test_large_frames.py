@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka.errors import InvalidReceiveError
-from kafka.wire.frame import frame
-from kafka.wire.large_frames import BufferPool, LargeFrameReader
+from kafka.wire.frame import LargeFrameReader, ReceiveBuffers, frame
 
 LARGE = 64 * 1024
 """The least size of a frame, its length included, that is received into a buffer of its own."""
@@ -43,14 +42,14 @@ def receive(reader: LargeFrameReader, stream: bytes, sizes: list[int]) -> list[A
 )
 def test_any_split_of_a_stream_gives_the_same_frames(lengths: list[int], sizes: list[int]) -> None:
     payloads = [bytes((number + 1,)) * length for number, length in enumerate(lengths)]
-    reader = LargeFrameReader(BufferPool(3 * KEPT))
+    reader = LargeFrameReader(ReceiveBuffers(3 * KEPT))
     found = receive(reader, b"".join(map(frame, payloads)), [*sizes[:-1], max(sizes[-1], 100)])
     assert found == payloads
-    assert reader.held_bytes == 0
+    assert reader.buffered_bytes == 0
 
 
 def test_large_frames_are_views_and_small_ones_bytes() -> None:
-    reader = LargeFrameReader(BufferPool())
+    reader = LargeFrameReader(ReceiveBuffers())
     found = receive(reader, frame(b"a" * LARGE) + frame(b"b") + frame(b"c" * LARGE), [1000])
     assert [type(each) for each in found] == [memoryview, bytes, memoryview]
 
@@ -65,7 +64,7 @@ def fill(reader: LargeFrameReader, data: bytes) -> list[Any]:
 
 
 def test_a_frame_is_large_from_64_kib_on_its_length_included() -> None:
-    reader = LargeFrameReader(BufferPool())
+    reader = LargeFrameReader(ReceiveBuffers())
     assert reader.get_buffer() is None
     assert reader.feed(frame(b"a" * (LARGE - 5))[:4]) == []
     assert (reader.get_buffer(), reader.missing_bytes()) == (None, 0)
@@ -82,7 +81,7 @@ def test_a_frame_is_large_from_64_kib_on_its_length_included() -> None:
 
 
 def test_what_follows_a_large_frame_is_whole_with_its_last_byte() -> None:
-    reader = LargeFrameReader(BufferPool())
+    reader = LargeFrameReader(ReceiveBuffers())
     (found,) = receive(reader, frame(b"a" * LARGE), [LARGE])
     assert fill(reader, frame(b"")) == [b""]
     (found,) = receive(reader, frame(b"a" * LARGE), [LARGE])
@@ -92,7 +91,7 @@ def test_what_follows_a_large_frame_is_whole_with_its_last_byte() -> None:
 
 
 def test_a_negative_length_in_a_buffer_is_known_with_its_last_byte() -> None:
-    reader = LargeFrameReader(BufferPool())
+    reader = LargeFrameReader(ReceiveBuffers())
     receive(reader, frame(b"a" * LARGE), [LARGE])
     assert fill(reader, b"\xff\xff\xff") == []
     with pytest.raises(InvalidReceiveError, match="is negative"):
@@ -100,39 +99,39 @@ def test_a_negative_length_in_a_buffer_is_known_with_its_last_byte() -> None:
 
 
 def test_the_smallest_buffer_that_is_large_enough_is_taken() -> None:
-    pool = BufferPool()
+    pool = ReceiveBuffers()
     buffers = [bytearray(number * KEPT) for number in (3, 1, 2, 4)]
     for buffer in buffers:
-        pool.give(buffer)
+        pool.release(buffer)
     three, one, two, _ = buffers
-    assert pool.take(KEPT + 1) is two
-    assert pool.take(KEPT) is one
-    assert pool.take(KEPT) is three
-    assert pool.held_bytes == 4 * KEPT
-    assert len(pool.take(4 * KEPT + 1)) == 5 * KEPT
-    assert len(pool.take(KEPT)) == 4 * KEPT
-    assert (len(pool.take(KEPT)), len(pool.take(1)), pool.held_bytes) == (KEPT, KEPT, 0)
+    assert pool.acquire(KEPT + 1) is two
+    assert pool.acquire(KEPT) is one
+    assert pool.acquire(KEPT) is three
+    assert pool.size_bytes == 4 * KEPT
+    assert len(pool.acquire(4 * KEPT + 1)) == 5 * KEPT
+    assert len(pool.acquire(KEPT)) == 4 * KEPT
+    assert (len(pool.acquire(KEPT)), len(pool.acquire(1)), pool.size_bytes) == (KEPT, KEPT, 0)
 
 
 def test_of_too_many_buffers_the_oldest_goes() -> None:
-    pool = BufferPool(2 * KEPT)
+    pool = ReceiveBuffers(2 * KEPT)
     first, second, third = (bytearray(KEPT) for _ in range(3))
     for buffer in (first, second, third):
-        pool.give(buffer)
-    taken = [pool.take(KEPT), pool.take(KEPT)]
+        pool.release(buffer)
+    taken = [pool.acquire(KEPT), pool.acquire(KEPT)]
     assert {id(each) for each in taken} == {id(second), id(third)}
 
 
 def test_a_pool_may_be_filled_by_one_buffer_and_has_16_mib_unless_told() -> None:
-    pool = BufferPool()
-    pool.give(bytearray(16 * 1024 * 1024 + 1))
-    assert pool.held_bytes == 0
-    pool.give(bytearray(16 * 1024 * 1024))
-    assert pool.held_bytes == 16 * 1024 * 1024
+    pool = ReceiveBuffers()
+    pool.release(bytearray(16 * 1024 * 1024 + 1))
+    assert pool.size_bytes == 0
+    pool.release(bytearray(16 * 1024 * 1024))
+    assert pool.size_bytes == 16 * 1024 * 1024
 
 
 def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
-    pool = BufferPool()
+    pool = ReceiveBuffers()
     reader = LargeFrameReader(pool)
     stream = frame(b"a" * LARGE)
     (first,) = receive(reader, stream, [1000])
@@ -145,21 +144,21 @@ def test_a_buffer_is_used_again_once_nobody_looks_at_it() -> None:
     del part, second
     (third,) = receive(reader, stream, [1000])
     assert any(third.obj is each for each in (base, *pool._buffers))
-    assert pool.held_bytes == 2 * KEPT
+    assert pool.size_bytes == 2 * KEPT
 
 
 def test_the_pool_keeps_no_more_than_it_may() -> None:
-    pool = BufferPool(2 * KEPT)
-    views = [memoryview(pool.take(1)) for _ in range(4)]
+    pool = ReceiveBuffers(2 * KEPT)
+    views = [memoryview(pool.acquire(1)) for _ in range(4)]
     for view in views:
-        pool.give(view.obj)  # type: ignore[arg-type]
-    assert pool.held_bytes == 2 * KEPT
-    pool.give(bytearray(3 * KEPT))
-    assert pool.held_bytes == 2 * KEPT
+        pool.release(view.obj)  # type: ignore[arg-type]
+    assert pool.size_bytes == 2 * KEPT
+    pool.release(bytearray(3 * KEPT))
+    assert pool.size_bytes == 2 * KEPT
 
 
 def test_after_a_small_frame_no_room_is_offered() -> None:
-    reader = LargeFrameReader(BufferPool())
+    reader = LargeFrameReader(ReceiveBuffers())
     receive(reader, frame(b"a" * LARGE), [LARGE])
     assert reader.get_buffer() is not None
     count = len(frame(b"b"))
@@ -171,7 +170,7 @@ def test_after_a_small_frame_no_room_is_offered() -> None:
 
 
 def test_a_length_that_cannot_be_ends_the_stream_behind_what_was_good() -> None:
-    reader = LargeFrameReader(BufferPool(), max_bytes=LARGE)
+    reader = LargeFrameReader(ReceiveBuffers(), max_bytes=LARGE)
     bad = (LARGE + 1).to_bytes(4, "big")
     stream = frame(b"a" * LARGE) + bad
     room_for = receive(reader, stream[: LARGE // 2], [LARGE])
@@ -188,7 +187,7 @@ def test_a_length_that_cannot_be_ends_the_stream_behind_what_was_good() -> None:
 
 
 def test_it_says_how_much_is_missing_of_a_large_frame_and_of_nothing_else() -> None:
-    reader = LargeFrameReader(BufferPool())
+    reader = LargeFrameReader(ReceiveBuffers())
     stream = frame(b"a" * LARGE) + frame(b"b" * 10) + frame(b"c" * LARGE)
     assert reader.missing_bytes() == 0
     missing = []

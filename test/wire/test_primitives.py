@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.errors import KafkaProtocolError
-from kafka.wire.primitives import read_uvarint, uvarint
+from kafka.wire.codec import read_uvarint, uvarint
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from kafka.errors import IllegalArgumentError, KafkaProtocolError, UnsupportedFieldError
-from kafka.wire.codec import decode, encode
-from kafka.wire.message import Message, Request, Response, Struct, StructMeta, field
-from kafka.wire.primitives import uvarint
-from kafka.wire.schema import fields_of
+from kafka.wire.codec import decode, encode, uvarint
+from kafka.wire.message import Message, Request, Response, Struct, StructMeta, field, fields_of
 from kafka.wire.types import (
     Boolean,
     Bytes,

@@ -22,8 +22,7 @@ from uuid import UUID
 from kafka.records import HEADER_BYTES
 from kafka.records.header import FRAME_BYTES
 from kafka.wire.frame import pack_length
-from kafka.wire.message import Message, Request, Response, Struct
-from kafka.wire.schema import Field, fields_of
+from kafka.wire.message import Field, Message, Request, Response, Struct, fields_of
 from kafka.wire.types import ZERO_UUID, BytesLike
 
 NAME_FIELDS: Final = ("name", "topic", "topic_name")

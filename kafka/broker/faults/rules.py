@@ -24,8 +24,7 @@ from uuid import UUID
 from kafka.broker.faults.faulty_responses import has_error, is_answerable, names_partitions, names_topics
 from kafka.errors import ERRORS_BY_CODE, BrokerResponseError, IllegalArgumentError
 from kafka.protocol.registry import NAMES, REGISTRY
-from kafka.wire.message import Message, Request, Response, Struct
-from kafka.wire.schema import fields_of
+from kafka.wire.message import Message, Request, Response, Struct, fields_of
 
 M = TypeVar("M", bound=Message)
 

@@ -37,8 +37,7 @@ from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import HEADER_BYTES, BatchHeader, check_crc, codec_for, parse_header
 from kafka.records.compression import InflationLimitError, inflation_bound
-from kafka.records.header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, FRAME_BYTES, HEADER
-from kafka.records.varint import decode_varint, encode_varint
+from kafka.records.header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, FRAME_BYTES, HEADER, decode_varint, encode_varint
 from kafka.wire.crc32c import crc32c
 
 ENTRY_BYTES = 180

@@ -36,7 +36,7 @@ from kafka.broker.state.records import (
 )
 from kafka.broker.state.state_topic import Entry, StateTopic, kafka_uuid
 from kafka.errors import KafkaStorageError
-from kafka.wire.primitives import uvarint
+from kafka.wire.codec import uvarint
 
 if TYPE_CHECKING:
     from kafka.broker.share.partition import SharePartition

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafka.broker.log import LogDirectory, PartitionLog, Topic
 from kafka.errors import CorruptRecordError, KafkaStorageError
 from kafka.records import COMMIT, BatchHeader, RecordBatchBuilder, decode_control, decode_raw, iter_batches
-from kafka.records.header import FRAME_BYTES
+from kafka.records.header import FRAME_BYTES, TABLE_SIZE, ZIGZAG, encode_varint
 from kafka.records.reader import RawRecord
-from kafka.records.varint import TABLE_SIZE, ZIGZAG, encode_varint
 from kafka.wire.crc32c import crc32c
 
 if TYPE_CHECKING:

@@ -226,7 +226,7 @@ class CompletedFetch:
     @property
     def inflated_bytes(self) -> int:
         """What the batch that is being read takes besides ``data``."""
-        return 0 if self._reader is None else self._reader.held_bytes
+        return 0 if self._reader is None else self._reader.decompressed_bytes
 
     def close(self) -> None:
         """Let go of the batch that is being read; :meth:`read` opens it again."""

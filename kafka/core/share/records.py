@@ -321,7 +321,7 @@ class AcquiredReader:
 
     def _open_bytes(self) -> int:
         header, reader = self._header, self._reader
-        return 0 if header is None or reader is None else max(header.length, reader.held_bytes)
+        return 0 if header is None or reader is None else max(header.length, reader.decompressed_bytes)
 
     def _open_next(self) -> bool:
         """Open the next batch with records that are wanted; False when there is none."""

@@ -21,7 +21,7 @@ from kafka.records import (
     control_batch,
     encode_message_set,
 )
-from kafka.records.varint import encode_varint
+from kafka.records.header import encode_varint
 from kafka.structs import TopicPartition
 from test.records import fuzz
 

@@ -21,7 +21,7 @@ from kafka.core.share.records import (
 )
 from kafka.errors import CorruptRecordError
 from kafka.records import CODECS, COMMIT, GZIP, ControlMarker, RecordBatchBuilder, control_batch, encode_message_set
-from kafka.records.varint import encode_varint
+from kafka.records.header import encode_varint
 from test.records import fuzz
 
 
