@@ -5,11 +5,11 @@ a broker. So the one line where the two meet is here, between them: public clien
 module before they make a ``KafkaClient``, which itself only ever sees hosts and ports. It reaches the broker through
 one public function (``kafka.broker.embedded.ensure_running``), imported when there is an ``embedded:`` to resolve, and
 that loads no broker into the client's process either. The alternative, a registry of schemes that the broker package
-fills, would need somebody to import the broker first, which is the same line in a less visible place.
+fills, would need an import of the broker first, which is the same line in a less visible place.
 
 Resolving blocks (a new broker takes some tenths of a second), so it belongs into a constructor, never on a loop. It is
 to be done again when all connections are lost: a broker that was killed comes back at its old port if that is free,
-but comes back only when somebody asks.
+but comes back only when a client asks for it.
 """
 
 from __future__ import annotations

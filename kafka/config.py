@@ -1,6 +1,6 @@
 """Every setting of every client, once: name, check, default, unit, who has it, what it does.
 
-:func:`resolve` turns what a user gave into the full settings of one client. A name that nobody knows is an error that
+:func:`resolve` turns what a user gave into the full settings of one client. An unknown name is an error that
 says the nearest known one; a name that kafka-python has and this version does not honour yet is an error that says so,
 because a setting that is taken and ignored is worse than none.
 

@@ -31,7 +31,7 @@ FOREIGN_MECHANISMS: Final[Mapping[Any, str]] = {
 
 
 class Secret:
-    """A password as a setting: it shows itself to nobody who does not ask with :meth:`reveal`."""
+    """A password as a setting: only :meth:`reveal` shows it."""
 
     __slots__ = ("_value",)
 

@@ -69,7 +69,7 @@ class KafkaConfigurationError(KafkaError, ValueError):
 
 
 class UnsupportedCodecError(KafkaError):
-    """A compression codec whose library is not installed, or that nobody knows."""
+    """A compression codec whose library is not installed, or a codec number that Kafka does not define."""
 
 
 class CommitFailedError(KafkaError):
@@ -140,7 +140,7 @@ class UnrecognizedBrokerVersion(KafkaError):
 
 class AuthenticationError(KafkaError):
     """Who we are, or who the broker is, could not be shown: a wrong password, a certificate that is refused, settings
-    that do not fit the listener. The same call will fail again until somebody changes them, so nothing tries again.
+    that do not fit the listener. The same call will fail again until they are changed, so it is not retried.
     """
 
 

@@ -38,7 +38,7 @@ class Future(Generic[T]):
     """A result that is not there yet.
 
     ``is_done``, ``value`` and ``exception`` are plain attributes to look at; :meth:`success` and :meth:`failure` are
-    called once by whoever owes the result.
+    called once, by the code that produces the result.
     """
 
     __slots__ = ("_callbacks", "exception", "is_done", "value", "__weakref__")
@@ -153,7 +153,7 @@ class Future(Generic[T]):
                         raise
                     log.exception("future callback raised; ignoring it")
                 except BaseException:
-                    # Elsewhere than in the main thread nobody pressed Ctrl-C: a callback called sys.exit(). That would
+                    # Outside the main thread this is no Ctrl-C: a callback called sys.exit(). That would
                     # end the loop's thread in silence, and with it everything that others wait for.
                     if self.error_on_callbacks or threading.current_thread() is threading.main_thread():
                         raise

@@ -1,4 +1,4 @@
-"""Lines of a log that whoever sends records can bring about at will: some of each kind, and how many more there were.
+"""Log lines that any sender of records can cause at will: some of each kind, and how many more there were.
 
 A peer that sends a hundred thousand damaged records must not fill the disk with a hundred thousand lines. So the first
 :data:`MOST` lines of a kind within :data:`EVERY_S` seconds are written as they are, and the others counted: the next

@@ -265,7 +265,7 @@ class KafkaAdminClient(HasTelemetry):
         config_filter: ConfigFilterType | str = ConfigFilterType.MODIFIED,
     ) -> Described:
         """Settings as ``{"topic": {NAME: {SETTING: {"value", "config_source", ...}}}}``. By default only those that
-        somebody set: "all" for the others, too."""
+        were set explicitly; "all": the defaults, too."""
         return self._run(
             dialogues.describe_configs(
                 config_resources,
@@ -641,7 +641,8 @@ class KafkaAdminClient(HasTelemetry):
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
     ) -> dict[str, str | None]:
         """Give users credentials, and take some: ``{user: None, or the broker's text}``. A user may be named once in a
-        call. No password is sent, but what is made of it lets in whoever reads it: use TLS. KIP-554, since 2.7."""
+        call. Instead of the password its salted form is sent, which is enough to log in: use TLS. KIP-554, since
+        2.7."""
         found = self._run(dialogues.alter_user_scram_credentials(alterations, **self._limits))
         return {user: text_of(error) for user, error in found.items()}
 
@@ -700,7 +701,7 @@ class KafkaAdminClient(HasTelemetry):
     def find_hanging_transactions(
         self, broker_ids: Sequence[int] | None = None, max_transaction_timeout_ms: float = 900_000
     ) -> list[dict[str, Any]]:
-        """Transactions that nobody is going to end: ``[{"transactional_id", "producer_id", "producer_epoch", "state",
+        """Hanging transactions: ``[{"transactional_id", "producer_id", "producer_epoch", "state",
         "age_ms", "coordinator_id", "topic_partitions"}]``.
 
         Those that are still open at their coordinators five minutes after the longest time that one may have
@@ -741,8 +742,8 @@ class KafkaAdminClient(HasTelemetry):
 
     def describe_features(self, send_request_to_controller: bool = False) -> dict[str, dict[str, Any]]:
         """``{feature: {"supported": (least, most), "finalized": (least, most), "finalized_epoch"}}``; the last two for
-        what the cluster has finalized, the epoch None where none is told. Any broker, or the controller. KIP-584, since
-        2.7 (2.4 answers without features); IncompatibleBrokerVersion before."""
+        what the cluster has finalized, the epoch None where the response has none. Any broker, or the controller.
+        KIP-584, since 2.7 (2.4 answers without features); IncompatibleBrokerVersion before."""
         return self._run(
             dialogues.describe_features(
                 software=self._host.client.software,

@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if unknown:
             commands[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         code: int = module.run(args)
-        if sys.stdout is not None:  # it may have been closed by whoever started us
+        if sys.stdout is not None:  # the parent process may have closed it
             sys.stdout.flush()
         return code
     except SystemExit as end:  # argparse has said why

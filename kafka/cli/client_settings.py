@@ -10,7 +10,7 @@
     sasl_plain_password=...
 
 Without the option, the file that the environment's ``KAFKA_CLIENT_CONFIG`` names, if it names one. ``-X NAME=VALUE``
-gives one setting more; whoever can list the machine's processes sees it, so secrets are refused there.
+gives one setting more; all users who can list the machine's processes see it, so secrets are refused there.
 """
 
 from __future__ import annotations

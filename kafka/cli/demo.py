@@ -308,7 +308,7 @@ def _count(
         app = make_app(f"kafka-demo-{uuid.uuid4().hex[:8]}")
         app.connect_to(address, **place.security)
         cleaning.callback(app.close, CLOSE_S)
-        app.backend()  # an address that cannot be is told here
+        app.backend()  # an impossible address fails here
         if bootstrap is not None:
             _check(address, place.security)
         if not quiet:
@@ -323,7 +323,7 @@ def _count(
         arguments = ["kafka.cli.demo_tasks:app", "--queues", QUEUE, *pool, "--bootstrap-server", address]
         environment = {NAME_VARIABLE: app.name}
         if bootstrap is None:
-            environment[client_settings.VARIABLE] = ""  # our own broker lets in everybody
+            environment[client_settings.VARIABLE] = ""  # our own broker has no authentication
         workers = Workers(count, arguments + place.arguments, environment, logs, interrupts.held)
         cleaning.callback(workers.stop)
         workers.start()

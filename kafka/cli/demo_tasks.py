@@ -24,7 +24,7 @@ WINDOW: Final = 2_000
 """Jobs of a run that are under way at once; results are kept by the client for somewhat more."""
 
 REQUEST_S: Final = 15
-"""Less than usual: somebody sits and waits."""
+"""Less than usual: the user sits and waits."""
 
 
 def count(path: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def task_of(app: App) -> Task[[str], dict[str, Any]]:
 def _end_with_stdin() -> None:
     while os.read(sys.stdin.fileno(), 64):
         pass
-    os.kill(os.getpid(), signal.SIGKILL)  # nobody waits for its jobs any more, and its broker is probably gone, too
+    os.kill(os.getpid(), signal.SIGKILL)  # no process waits for its jobs any more, and its broker is probably gone, too
 
 
 if NAME_VARIABLE in os.environ:

@@ -2,9 +2,9 @@
 
 A result is ``{"words": n, "counts": {word: n}}``, with the counts of *all* words of the file, so that the commonest
 words of all files are exact when results are added up. A payload has a limit, though, and a file may have any number
-of different words: above :data:`COUNTS_BYTES` the counts are left out (None) and the total alone comes back. Whoever
-wants the commonest words then counts that file again (:meth:`Tally.commonest`). Sending the commonest words of each
-file only would not do: a word that is eleventh everywhere may well be the first of all.
+of different words: above :data:`COUNTS_BYTES` the counts are left out (None) and the total alone comes back. A caller
+that wants the commonest words then counts that file again (:meth:`Tally.commonest`). Sending the commonest words of
+each file only would not do: a word that is eleventh everywhere may well be the first of all.
 """
 
 from __future__ import annotations

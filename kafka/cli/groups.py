@@ -202,7 +202,7 @@ def _where(text: str) -> OffsetSpec | OffsetTimestamp | int:
 def _looked_up(
     args: argparse.Namespace, partitions: list[TopicPartition], spec: OffsetSpec | OffsetTimestamp | int
 ) -> dict[TopicPartition, int]:
-    """As ``reset_group_offsets`` looks them up: share groups are told offsets alone."""
+    """As ``reset_group_offsets`` looks them up: of share groups, offsets alone."""
     with KafkaConsumer(bootstrap_servers=args.address, **client_settings.read(args)) as consumer:
         starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
         if isinstance(spec, OffsetSpec):

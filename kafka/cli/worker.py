@@ -148,7 +148,7 @@ def fill_standard_descriptors() -> None:
 def run(args: argparse.Namespace) -> int:
     fill_standard_descriptors()
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    if args.log_level == "INFO":  # each attempt to connect is a line there; what comes of it is told here
+    if args.log_level == "INFO":  # each attempt to connect is a line there; the outcome is logged here
         logging.getLogger("kafka.client").setLevel(logging.WARNING)
     app = client_settings.load_app(args)
     pool = check_pool(default_pool() if args.pool is None else args.pool)

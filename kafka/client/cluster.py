@@ -195,7 +195,7 @@ class ClusterMetadata:
         self, leaders: Mapping[TopicPartition, LeaderHint], nodes: Iterable[BrokerMetadata] = ()
     ) -> set[TopicPartition]:
         """Leader hints of a response (KIP-951): other leaders, and where these are. The
-        partitions that this was news of (:meth:`ClusterSnapshot.with_leaders`); listeners are told when there are
+        partitions that this was news of (:meth:`ClusterSnapshot.with_leaders`); listeners are called when there are
         any."""
         new, news = self._snapshot.with_leaders(leaders, nodes)
         if news:
@@ -455,9 +455,8 @@ def _request(wanted: list[str] | None, *, may_create: bool) -> ByVersion[Metadat
 class ClusterSnapshot:
     """The cluster as of one response. It does not change: ``ClusterMetadata``, its owner, replaces it.
 
-        ClusterSnapshot.read(response, former, ...)   what Metadata says; a leader of a newer epoch that was known
-        before
-                                                      stays, and so do topics that the request did not ask for
+        ClusterSnapshot.read(response, former, ...)   what Metadata says; a known leader of a newer epoch
+                                                      stays, as do topics that the request did not ask for
         snapshot.with_leaders(...)                    leaders and nodes from the hints of another response (KIP-951)
         snapshot.without_brokers()                    before a rebootstrap: topics, without brokers (KIP-1102)
 

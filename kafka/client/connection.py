@@ -93,7 +93,7 @@ class ConnectionSettings:
     connect_timeout_max_s: float
     """What ``options.connect_timeout_s`` grows to with failures in a row (KIP-601)."""
     software: tuple[str, str]
-    """Name and version that the broker is told (KIP-511)."""
+    """Name and version, sent to the broker (KIP-511)."""
     options: ConnectionOptions
     security: ClientSecurity = PLAINTEXT
     buffers: ReceiveBuffers = field(default_factory=ReceiveBuffers)

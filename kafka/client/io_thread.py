@@ -16,9 +16,8 @@ in the child: the loop and its sockets are the parent's.
 A host that is garbage-collected without ``close()`` lets its thread complete the work of the client's residents
 (producers, groups), and end::
 
-    garbage-collected       -> ShutdownState.begin(): residents finish -> the loop stops -> the thread ends; nobody
-    waits end of the interpreter  -> the same for all threads that are left, and at most EXIT_TIMEOUT_S of waiting for
-    them
+    garbage-collected       -> ShutdownState.begin(): residents finish -> the loop stops -> the thread ends; no wait
+    end of the interpreter  -> the same for all threads that are left, waiting EXIT_TIMEOUT_S at most
 
 So ``KafkaProducer(...).send(topic, value).get()`` works, and a program that ends without ``close()`` has sent all that
 it passed to ``send()``, as kafka-python's users expect.
@@ -182,7 +181,7 @@ def make_host(
     """The host for a public client with these resolved settings; ``options`` (``network``, ``rng``) go to KafkaClient.
 
     ``embedded:DIR`` among the servers starts that directory's broker if need be, which takes some tenths of a second.
-    ``client``: one that several public clients share, on its own loop; whoever made it closes it, and its settings hold
+    ``client``: one that several public clients share, on its own loop; its maker closes it, and its settings hold
     for everything below requests.
     """
     if client is not None:

@@ -213,7 +213,7 @@ class KafkaClient:
 
     @property
     def software(self) -> tuple[str, str]:
-        """The name and version that brokers are told (KIP-511)."""
+        """The name and version, sent to brokers (KIP-511)."""
         return self._settings.software
 
     @property

@@ -3,9 +3,8 @@
 The look-up itself is :func:`kafka.core.routing.route`; here is what is done about its :class:`NoKnownNode`. The router
 is also the owner of the nodes' connections (:class:`NodeConnections`) and is called when they are ready or lost.
 
-    NoKnownNode.BROKERS      bootstrap (KIP-899; when brokers are known, only if ``metadata_recovery_strategy`` says
-    so);
-                         held until a connection is ready, metadata came, or a back-off is over
+    NoKnownNode.BROKERS      bootstrap (KIP-899; when brokers are known, only if ``metadata_recovery_strategy``
+                             says so); held until a connection is ready, metadata came, or a back-off is over
     NoKnownNode.LEADER       one refresh of the metadata, then an error
     NoKnownNode.CONTROLLER   the same
     NoKnownNode.COORDINATOR  FindCoordinator, once for all requests that wait

@@ -115,7 +115,7 @@ class ClientSecurity:
         return self._tls.for_host(host.partition("%")[0].removesuffix("."))
 
     def new_mechanism(self, loop: Loop) -> Future[ClientMechanism]:
-        """For one authentication. Completed on the loop, at once where nobody has to be asked.
+        """For one authentication. Completed on the loop, at once unless a token provider or KDC has to be asked.
 
         Errors: AuthenticationError; KafkaConnectionError when a token cannot be had just now.
         """

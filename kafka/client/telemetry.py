@@ -328,7 +328,7 @@ class HasTelemetry:
 
     def _end_telemetry(self, timeout_s: float | None = None) -> None:
         """The last push, and the end; once. On the loop's thread nothing is waited for: the push goes out by itself
-        where the KafkaClient is somebody else's, and not at all where it is closed next."""
+        where the KafkaClient is shared, and not at all where it is closed next."""
         telemetry, host = self._telemetry, self._telemetry_host
         if telemetry is None or host is None or not host.loop.is_usable:
             return

@@ -97,7 +97,7 @@ class CommitQueue:
         self._idle: Future[None] | None = None
 
     def also_tell(self, on_committed: Callable[[Offsets], object]) -> None:
-        """Tell somebody else, too, what was committed."""
+        """Call this, too, with what was committed."""
         first = self._on_committed
 
         def tell(offsets: Offsets) -> None:

@@ -103,7 +103,7 @@ T = TypeVar("T")
 CONSUMER_CLOSED: Final = "the consumer is closed"
 
 TIMEOUT_GRACE_S: Final = 0.05
-"""What is waited for beyond a time limit that somebody else keeps, who says better what was in the way."""
+"""How much longer to wait than the dialogue's own time limit, whose error says better what was in the way."""
 
 
 _CLOSING_METHODS: Final = frozenset({"__exit__", "close"})
@@ -354,8 +354,9 @@ class KafkaConsumer(HasTelemetry):
         At most ``max_records`` (default: ``max_poll_records``). Positions move behind what is returned, unless
         ``update_offsets`` is False: then the next poll returns it again.
 
-        A member of a group joins it, is told of rebalances (its listener is called here), and commits by itself here,
-        what *earlier* polls returned. To be called at least every ``max_poll_interval_ms``, or other members take over.
+        A member of a group joins it, takes part in rebalances (its listener is called here), and commits by itself
+        here, what *earlier* polls returned. To be called at least every ``max_poll_interval_ms``, or other members
+        take over.
 
         Raises what stands in the way of a partition: OffsetOutOfRangeError and NoOffsetForPartitionError
         (``auto_offset_reset`` "none"), CorruptRecordError, what a deserialiser raised; each says where in
@@ -369,11 +370,12 @@ class KafkaConsumer(HasTelemetry):
         self._reader.begin()
         try:
             with self._thread_guard:
-                self._check_usable()  # again: from here on, whoever closes waits for this call to end
+                self._check_usable()  # again: from here on, close() waits for this call to end
                 if self._iterating is not None:
                     self._give_back_iterated(self._yielded.consumed())
                 records = self._poll(timeout_s, limit)
-                if self._refusal is not None:  # close() came meanwhile: it is not to commit what nobody gets
+                # close() came meanwhile: it is not to commit records that are not returned
+                if self._refusal is not None:
                     self._reader.give_back()
                     self._check_usable()
                 if records and not update_offsets:
@@ -640,7 +642,7 @@ class KafkaConsumer(HasTelemetry):
                     if rest is not None:  # iteration had taken it: it comes again after resume()
                         self._yielded.drop(position.partition)
                         position.seek(rest.offset, rest.leader_epoch)
-            # What goes on may have something buffered: nobody else would tell of that.
+            # What goes on may have something buffered: no fetch would announce that.
             self._call_on_loop(self._driver.pump if is_paused else self._driver.started)
 
     def _forget_iteration(self, partitions: Iterable[TopicPartition]) -> None:
@@ -713,7 +715,7 @@ class KafkaConsumer(HasTelemetry):
                     if found.error is not None:
                         raise found.fault()
                 self._host.check_may_block()
-                if found.is_awaiting and self._initial_offsets is not None:  # within a listener: nobody has asked yet
+                if found.is_awaiting and self._initial_offsets is not None:  # within a listener: not requested yet
                     self._host.submit(self._initial_offsets.look_up, [partition])
                 self._pending_errors.raise_one()
                 left_s = give_up_at - self._host.loop.time()
@@ -1021,8 +1023,8 @@ class KafkaConsumer(HasTelemetry):
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Stop reading, and let go of the connections; any number of times. A member of a group first commits (with
-        auto-commit, unless ``autocommit`` is False), is told of the revocation, and leaves, so that others take over at
-        once; a static member (``group_instance_id``) does not leave.
+        auto-commit, unless ``autocommit`` is False), calls the listener with its partitions, and leaves, so that
+        others take over at once; a static member (``group_instance_id``) does not leave.
 
         At most ``timeout_ms`` (default: ``request_timeout_ms``) are spent on that; with 0 it leaves without waiting for
         anything, commits not among what it does. From another thread than the one that polls it ends that poll with
@@ -1180,7 +1182,8 @@ class KafkaConsumer(HasTelemetry):
         return not self._host.loop.in_loop_thread()
 
     def _check_usable(self) -> None:
-        # A listener that is being called finishes its work with the consumer, whoever closes that meanwhile.
+        # A listener that is being called finishes its work with the consumer, even if another thread closes that
+        # meanwhile.
         if self._refusal is not None and not (
             threading.get_ident() == self._closing_thread or self._membership.is_attending_here
         ):
@@ -1195,7 +1198,7 @@ class KafkaConsumer(HasTelemetry):
         """Whether this thread is in the midst of a call of this consumer, into which a signal handler has broken (or
         which has called a listener or a deserialiser). The stack says that, and no counter: an interrupt may leave one
         of those wrong, and then nothing would ever be closed."""
-        frame: FrameType | None = sys._getframe(2)  # whoever called the method that asks
+        frame: FrameType | None = sys._getframe(2)  # the caller of the method that asks
         while frame is not None:
             is_ours = frame.f_globals.get("__package__") == __package__ and frame.f_code.co_name not in _CLOSING_METHODS
             whose: object = frame.f_locals.get("self") if is_ours else None

@@ -186,11 +186,11 @@ class ConsumerDriver:
     def _after(self, news: bool) -> None:
         if self.is_closed:
             return
-        # The reader is told when the next fetch is made, and before it is sent (a connection sends behind the callbacks
-        # of its answers): who is woken needs the interpreter, which is free while this thread sends, and that takes
-        # longest (0.05 to 0.4 ms for 100 bytes, where it wakes a broker on the same machine). Told before all of that,
-        # they would come too early and wait for it (end to end 2.4 ms instead of 2.1, in plain Python); told
-        # afterwards, too late.
+        # The reader is notified when the next fetch is made, and before it is sent (a connection sends behind the
+        # callbacks of its answers): who is woken needs the interpreter, which is free while this thread sends, and
+        # that takes longest (0.05 to 0.4 ms for 100 bytes, where it wakes a broker on the same machine). Notified
+        # before all of that, readers would come too early and wait for it (end to end 2.4 ms instead of 2.1, in plain
+        # Python); notified afterwards, too late.
         self.pump()
         if news:
             self._on_news()
@@ -218,7 +218,7 @@ class ConsumerDriver:
         self._on_news()  # a partition without a position, and auto_offset_reset "none": that is an error to read
 
     def started(self) -> None:
-        """Somebody has told the fetcher where partitions begin, or that they go on."""
+        """The fetcher knows new positions, or partitions were resumed."""
         self.pump_soon()
         self._on_news()
 
@@ -262,7 +262,7 @@ class ConsumerDriver:
         self.pump_soon()
 
     def _is_awaited(self, topic: str) -> bool:
-        """Whether the topic is not there yet: nobody made it, the broker is just doing that, or it told nonsense."""
+        """Whether the topic does not exist yet: not created, being created, or with malformed metadata."""
         error = self.client.cluster.topic_error(topic)
         return error is not None and error.retriable
 

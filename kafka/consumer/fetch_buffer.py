@@ -140,7 +140,7 @@ class FetchBufferReader:
 
 # What stands before the records of a consumer on a loop: rebalance steps, errors, and commits by time.
 #
-# A thread that polls does these things in its poll; here nobody polls, so they are done when they come up.
+# A thread that polls does these things in its poll; without polls, they are done when they come up.
 
 
 class LoopRecordSource:
@@ -229,7 +229,7 @@ class RecordNotifier:
         self._on_error = on_error
         self._is_due = False
         self._told: list[Exception] = []
-        """Errors since records were delivered last: one that stands until somebody seeks comes again and again."""
+        """Errors since records were delivered last: an error that lasts until a seek comes again and again."""
         self._waiting: Future[None] | None = None
 
     def when_ready(self) -> Future[None]:
@@ -249,7 +249,7 @@ class RecordNotifier:
         self._deliver_soon()
 
     def close(self) -> None:
-        """Call nobody any more."""
+        """Make no more callbacks."""
         self._on_records = None
 
     def _deliver_soon(self) -> None:
@@ -268,7 +268,7 @@ class RecordNotifier:
                 self._told = []  # all partitions have had their turn; there is news when there is more
                 return
             self._told.append(error)
-            self._deliver_soon()  # others may have something that nobody would tell of again
+            self._deliver_soon()  # other partitions may have records, which are not announced again
             if self._on_error is None:
                 log.exception("cannot read a partition; it stays at its position until seek()")
             else:

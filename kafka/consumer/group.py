@@ -1,7 +1,7 @@
 """Drives a member of a consumer group on the loop: its requests, deadlines and metadata.
 
     GroupMachine.poll() ──► Ask                 to the coordinator, over a connection of the group's own
-                            Revoke, Lose, Assign     -> ``pending``, for whoever carries out such (``membership.py``)
+                            Revoke, Lose, Assign     -> ``pending``, for ``membership.py`` to carry out
                             Report, NeedMetadata, ForgetCoordinator, Left
 
 What a member decides is in ``kafka/core/group``. Everything here runs on the loop's thread; another thread reads
@@ -321,8 +321,8 @@ class GroupDriver:
         return frozenset(rack for node in (known.replicas if known else ()) if (rack := racks.get(node)))
 
     def finish(self) -> Future[None]:
-        """The consumer was forgotten without ``close()``: leave, so that nobody waits for it. Nothing is committed,
-        since nobody knows what was done of what was read."""
+        """The consumer was forgotten without ``close()``: leave, so that the group does not wait for it. Nothing is
+        committed, since it is unknown which records were processed."""
         self._is_orphaned = True
         if self.pending is not None:
             self.carried_out(self.pending)

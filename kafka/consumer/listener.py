@@ -29,8 +29,8 @@ class ConsumerRebalanceListener(abc.ABC):
         otherwise here. Empty when a rebalance brought nothing new."""
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> object:
-        """These may be other members' already, and nothing can be committed for them (KIP-429). What is not overridden
-        is told as a revocation."""
+        """These may be other members' already, and nothing can be committed for them (KIP-429). Unless this is
+        overridden, it is a revocation."""
         return self.on_partitions_revoked(lost)
 
 
@@ -71,7 +71,7 @@ def check_listener(listener: Any) -> Any:
 
 
 def method_of(listener: Any, name: str) -> Callable[[set[TopicPartition]], object] | None:
-    """The listener's method for an event; one without ``on_partitions_lost`` is told of a revocation."""
+    """The listener's method for an event; ``on_partitions_revoked`` of one without ``on_partitions_lost``."""
     if listener is None:
         return None
     found = getattr(listener, name, None)

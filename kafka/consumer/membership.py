@@ -49,7 +49,7 @@ from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartiti
 log = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0
-"""After an error that trying again does not mend; somebody may."""
+"""After an error that is not retriable, but that an administrator may mend."""
 
 StartingPositions = dict[TopicPartition, PartitionPosition]
 """What is looked up: the position that waits for it stands for the assignment."""
@@ -281,7 +281,7 @@ class GroupMembership:
         self.metrics = metrics
 
     def call_when_commit_is_due(self, action: Callable[[], object]) -> None:
-        """On a loop nobody polls: ``action`` is called when the next commit by time comes earlier."""
+        """For consumers on a loop, without polls: ``action`` is called when the next commit by time comes earlier."""
         self.on_soon = action
 
     @property

@@ -30,7 +30,7 @@ from kafka.structs import TopicPartition
 log = logging.getLogger(__name__)
 
 _REPORTED_ERRORS: tuple[type[KafkaError], ...] = (TopicAuthorizationFailedError, InvalidTopicError)
-"""What users are told of by an exception. A topic that is missing may come, and is a warning."""
+"""What is raised to users. A topic that is missing may come, and is a warning."""
 
 FIRST_VERSION_WITH_IDS = 12
 

@@ -113,7 +113,7 @@ def within(give_up_at: float, dialogue: Dialogue[T]) -> Dialogue[T]:
     """``dialogue``, no request or refresh of which is waited for beyond the monotonic instant ``give_up_at``.
 
     A step's usual limit is ``request_timeout_ms``, and several of those are longer than what the caller allowed. Waits
-    and futures are the dialogue's own affair: whoever sleeps knows for how long.
+    and futures are the dialogue's own affair: a dialogue that sleeps knows for how long.
     """
     value: Any = None
     error: Exception | None = None

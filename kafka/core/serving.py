@@ -5,8 +5,8 @@
     receive(bytes) -> frames, not looked at yet -> next_request() -> ... -> answer(response) -> next_request() -> ...
 
 Kafka's protocol has answers in the order of the requests, and its brokers look at one request of a connection at a
-time; so does this machine: while a request waits for its answer, :meth:`ServerConnection.next_request` gives None.
-What a peer may pile up meanwhile is bounded: whoever feeds the machine stops reading while ``wants_bytes`` is False.
+time; this machine does the same: while a request waits for its answer, :meth:`ServerConnection.next_request` gives
+None. What a peer may pile up meanwhile is bounded: the caller stops reading while ``wants_bytes`` is False.
 
 Bytes that cannot be a request end the connection: requests in front of them are handed out first, then
 :meth:`ServerConnection.next_request` raises. That is all that is decided here; requests of unknown APIs and versions

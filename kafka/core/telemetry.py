@@ -1,7 +1,6 @@
 """When a client requests its telemetry subscription, and when it pushes metrics (KIP-714), as a machine.
 
-    poll(now) ──► NextTelemetryRequest, Push or nothing; ``next_deadline``     to be called then, and after everything
-    below
+    poll(now) ──► NextTelemetryRequest, Push or nothing; ``next_deadline``: call it then, and after all of these:
     subscribed(response, now) · pushed(response, now) · failed(error, now)        once for each of them
     close()                            a last push, if there is a subscription; then TERMINATED
 

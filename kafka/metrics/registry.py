@@ -1,4 +1,4 @@
-"""Metrics by name, and reporters that are told of them: what users of kafka-python's ``kafka.metrics`` see.
+"""Metrics by name, and reporters of them: what users of kafka-python's ``kafka.metrics`` see.
 
 A metric is a name and a function that reads it now; nothing is kept here. Who measures is the client's own
 (``kafka/producer/metrics.py``).
@@ -59,7 +59,7 @@ class KafkaMetric:
 
 
 class AbstractMetricsReporter:
-    """Something that is told which metrics there are, to read them when it likes. All of it may be left out."""
+    """Notified of each metric that is added or removed; reads their values when it likes. All of it may be left out."""
 
     def configure(self, configs: Mapping[str, Any]) -> None:
         """Called first, with the client's settings but for passwords."""

@@ -32,7 +32,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move. Both faces move together; :meth:`step` moves the wall alone.
+    """A clock that stands still until a test moves it. Both faces move together; :meth:`step` moves the wall alone.
 
     The epoch face is kept as an offset, so that the monotonic one stays exact.
     """

@@ -73,8 +73,8 @@ def parse_servers(servers: str | Iterable[str], default_port: int = DEFAULT_PORT
 
 
 def fault_of_server(host: str, port: int) -> OSError | None:
-    """Why nobody can be there; None when somebody can. Brokers tell where other brokers are, so either may be anything:
-    the C library takes port 70000 for 4464, and a name for the part of it before a zero byte."""
+    """Why no server can have this address; None if one can. Host and port may come from a broker, so either may be
+    anything: the C library takes port 70000 for 4464, and a name for the part of it before a zero byte."""
     if not 1 <= port <= 65535:
         return OSError(errno.EINVAL, f"{host[:MAX_HOST]!r}: {port} is no port, which is a number of 1 to 65535")
     if not 1 <= len(host) <= MAX_HOST or any(c <= " " or c == "\x7f" for c in host):
@@ -166,7 +166,7 @@ class Resolver:
             outcome = lookup(*key)
         except Exception as error:
             outcome = error
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: no caller waits
             self._loop.call_soon_threadsafe(self._finish, key, outcome)
 
     def _finish(self, key: _Lookup, outcome: list[Address] | Exception) -> None:

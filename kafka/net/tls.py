@@ -687,7 +687,7 @@ class FileContext:
     """A TLS context from files, called for each connection: certificates are renewed while we run.
 
     The files are compared by ``stat`` (which follows links) for each new connection, and read again when one of them
-    has changed. TlsSettingError when they cannot be read: that connection fails, and so does each next one until the
+    has changed. TlsSettingError when they cannot be read: that connection and all later ones fail until the
     files are good again; existing connections stay.
     """
 

@@ -78,7 +78,7 @@ class TlsError(ConnectionError):
     """TLS has failed: the handshake, or a record. ``reason``: OpenSSL's name for it, where there is one. Here and
     not in ``tls.py``, so that clients without TLS know these classes and do not import ``ssl`` (10 ms).
 
-    ``is_final``: somebody has to change something, a certificate, a file, a setting; trying again will not help.
+    ``is_final``: trying again will not help before a certificate, a file or a setting has been changed.
     """
 
     def __init__(self, text: str, reason: str | None = None, *, is_final: bool = False) -> None:

@@ -20,7 +20,7 @@ Serialize = Callable[[str, HeaderItems | None, Any], Any]
 producer's serializers :func:`takes_headers`."""
 
 _MAX_TIMESTAMP: Final = 2**63 - 2**13 - 1
-"""The greatest that :mod:`kafka.records.reader` takes as a batch's first; what is above it would be read by nobody."""
+"""The greatest that :mod:`kafka.records.reader` takes as a batch's first; readers refuse what is above it."""
 
 
 def topic_name(topic: Any) -> str:

@@ -1,7 +1,7 @@
 """The future of one record, and what it holds at the end.
 
 A producer makes one for every record, so it is a few slots and nothing more: all the waiting and calling back is that
-of its batch's one :class:`~kafka.future.Future`, and :class:`RecordMetadata` is made when somebody looks.
+of its batch's one :class:`~kafka.future.Future`, and :class:`RecordMetadata` is made when it is asked for.
 """
 
 from __future__ import annotations

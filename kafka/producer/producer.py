@@ -1,8 +1,7 @@
 """KafkaProducer: what users call. Which batch goes where and when is decided in ``core/produce``.
 
     arguments.py    checks and converts what users pass      settings.py     checks settings together
-    sending.py      ``send`` itself, the hot path            driver.py       carries out the sender's effects on the
-    loop
+    sending.py      ``send`` itself, the hot path            driver.py       carries out the sender's effects
     future.py       a record's result                        transactions.py the requests of a transaction
     interceptors.py  metrics.py
 
@@ -179,7 +178,7 @@ NAMED_PARTITIONS: Final = 3
 
 
 class ThreadWaiter:
-    """One thread in the row for memory. It sleeps on a lock that whoever wakes it lets go: an ``Event`` is that and
+    """One thread in the row for memory. It sleeps on a lock that the waking thread releases: an ``Event`` is that and
     five objects more, and costs as much as all else of waiting."""
 
     __slots__ = ("_asleep", "needed_bytes")
@@ -226,7 +225,7 @@ def append_when_memory_is_free(
                 raise no_memory(accumulator, full, record[0].name, max_block_ms) from None
             is_last = not waiter.sleep(give_up_at)
             check_usable()
-    finally:  # whoever stays in the row without waiting stands in the way of all others, for ever
+    finally:  # a waiter that stays queued without waiting would block all others for ever
         try:
             accumulator.remove_waiter(waiter)
         except BaseException:  # Ctrl-C before it was done
@@ -237,7 +236,7 @@ def append_when_memory_is_free(
 def no_memory(
     accumulator: RecordAccumulator, full: BufferFull, topic: str, max_block_ms: int | None
 ) -> KafkaTimeoutError:
-    """The error of a record of ``topic`` for which there is no room; ``max_block_ms`` None: nobody waited."""
+    """The error of a record of ``topic`` for which there is no room; ``max_block_ms`` None: it did not wait."""
     memory = accumulator.memory
     waited = "" if max_block_ms is None else f" after max_block_ms={max_block_ms}"
     return KafkaTimeoutError(
@@ -311,7 +310,7 @@ _SIZE_MARGIN = 128
 class KafkaProducer(RecordSender, HasTelemetry):
     """Sends records to topics. :meth:`send` may be called from any thread.
 
-    ``configs``: see the reference of settings; ``bootstrap_servers`` is the one that everybody needs. Without ``loop``
+    ``configs``: see the reference of settings; ``bootstrap_servers`` is the one that is always needed. Without ``loop``
     the producer has a loop of its own in an I/O thread. With ``loop``, a :class:`kafka.net.loop.Loop`, it lives there
     beside others, has no thread, and is to be used on that loop's thread: results come through callbacks, and calls
     that would wait (``flush``, ``partitions_for``, a future's ``get``) are refused with IllegalStateError; use
@@ -599,7 +598,7 @@ class KafkaProducer(RecordSender, HasTelemetry):
     # -- transactions --------------------------------------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Take the transactional id over: whoever had it before is fenced, and what that one left open is ended. To be
+        """Take the transactional id over: the previous producer is fenced, and its open transaction is ended. To be
         called once, before the first transaction.
 
         Errors: KafkaTimeoutError after ``max_block_ms`` (call it again); AuthorizationError (call it again when the

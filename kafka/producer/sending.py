@@ -35,7 +35,7 @@ from kafka.producer.future import FutureRecordMetadata
 # flag and to set it is one step, and only a thread that finds it set needs a real lock to sleep on.
 #
 #     held   waiting        acquire: not held -> held; else wait at the gate, and look again
-#            └─ gate        release: not held; whoever waits is let through the gate, to look again
+#            └─ gate        release: not held; one waiter is let through the gate, to look again
 
 
 _HAS_GIL = "free-threading" not in sys.version
@@ -57,7 +57,7 @@ class SpinLock:
             self._gate.acquire()
 
     def acquire(self) -> None:
-        """Wait until nobody has it, and have it."""
+        """Wait until no thread holds it, and hold it."""
         if self._is_plain:
             self._gate.acquire()
             return

@@ -1,7 +1,7 @@
 """A producer's transactions on its loop: what the transactional calls of ``producer.py`` ask for is carried out here.
 
     user's thread                    the loop's thread
-    init, commit, abort ───────────► one dialogue for each, kept until somebody was told of its end
+    init, commit, abort ───────────► one dialogue for each, kept until a caller has its outcome
     begin ─────────────────────────► the machine
     send ──► accumulator ──► sender ─┤ may it go out? which partitions are new?
     send_offsets ──────────────────► dialogues, one after the other
@@ -60,7 +60,8 @@ from kafka.wire.message import Request, Response
 #     end              EndTxn                              and InitProducerId, when the machine wants another epoch
 #
 # What may be done, and what came of it, the machine knows (``kafka/core/produce/transactions.py``); what an error means
-# is the table in ``core/produce/errors.py``. There is no time limit here: whoever waits has one, and may come back.
+# is the table in ``core/produce/errors.py``. There is no time limit here: the waiting caller has one, and may call
+# again.
 #
 # Source: KIP-98, KIP-360, KIP-447 (who commits), KIP-890 (which versions go with which protocol).
 
@@ -110,7 +111,7 @@ class TransactionDialogues:
         self._coordinator = Coordinator(machine.transactional_id, CoordinatorType.TRANSACTION)
 
     def initialize(self, known: ProducerIdAndEpoch = ProducerIdAndEpoch()) -> Dialogue[None]:  # noqa: B008
-        """Have an id and an epoch; ``known``: the next epoch of this one. Fences whoever had it before, and ends what
+        """Have an id and an epoch; ``known``: the next epoch of this one. Fences the previous producer, and ends what
         that one has left open."""
         spoken = 0
 
@@ -263,7 +264,7 @@ class TransactionDialogues:
                 answer = yield from send(target, build(), min_version=versions[0], max_version=versions[1])
             except Cancelled:
                 raise
-            except KafkaError as fault:  # no answer; or nobody knows who the coordinator is
+            except KafkaError as fault:  # no response, or no coordinator known
                 asked, error = TransactionRequestKind.FIND, fault
             else:
                 refused = self._gravest(api, [code for code in read(answer) if code])
@@ -374,7 +375,7 @@ class Transactions:
         self._is_adding = False
         """Partitions are being added, or are about to be: what is new meanwhile comes after them."""
         self._empty: Future[None] | None = None
-        """Somebody waits until nothing is unanswered."""
+        """A caller waits until nothing is in flight."""
         machine.call_on_error(self._note_error)
 
     def call_when_closed(self, action: Callable[[], object]) -> None:

@@ -1,7 +1,7 @@
 """The base class of token providers, where programs for kafka-python import it from.
 
 Nothing here asks for it: any object with ``token()`` will do as ``sasl_oauth_token_provider``, and any function that
-gives a token. What calls it, and when, is told in ``client/security.py``.
+gives a token. ``client/security.py`` calls it, and says when.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ class AbstractTokenProvider(abc.ABC):
         """A token that is good now. What it raises is tried again, unless that is one of our errors that is not."""
 
     def extensions(self) -> dict[str, str]:
-        """Names and values that the server is told beside the token (KIP-342)."""
+        """SASL extensions, sent with the token (KIP-342)."""
         return {}

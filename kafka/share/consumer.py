@@ -214,7 +214,8 @@ class KafkaShareConsumer(HasTelemetry):
     def __iter__(self) -> Iterator[ShareRecord]:
         """Record by record, for ever: until :meth:`close` or :meth:`wakeup`. Errors are those of :meth:`poll`.
 
-        In implicit mode a record is accepted when the next one is asked for; the broker is told of several at a time.
+        In implicit mode a record is accepted when the next one is asked for; acknowledgements go to the broker several
+        at a time.
         """
         return self
 

@@ -12,7 +12,7 @@ be asked again while others still look for theirs: so more may come than was wan
 ``exactly`` (record-limit mode) never, but for what comes from a leader after others were asked in its stead: what one
 is asked for is withheld from the others until its answer is overdue (``leader_sessions.py``), for one that is silent
 would keep it for as long as a request may take. When there is not enough for all, those go first that have waited
-longest, and do not wait for long: whoever has records is asked in turn, and one that has failed after the others.
+longest, and do not wait for long: leaders that have records are asked in turn, and those that failed after the others.
 
 Who polls wants *some* records, up to a count: with the first of them that demand is over. A rest of it would be looked
 for at once, where nothing more can come before these are acknowledged: the broker hands out 2,000 offsets of a
@@ -69,7 +69,7 @@ assigned, a leader."""
 
 
 class PartitionLeaders:
-    """On the loop's thread. ``on_change``: somebody may lead something else now."""
+    """On the loop's thread. ``on_change``: leaders may have changed."""
 
     def __init__(self, client: KafkaClient, on_change: Callable[[], object]) -> None:
         self.topics: list[str] = []
@@ -89,7 +89,7 @@ class PartitionLeaders:
             self._look_later()
 
     def refresh(self) -> None:
-        """Somebody leads something else, or does not let us in: read the metadata soon."""
+        """A leader has changed, or refuses this client: read the metadata soon."""
         try:
             self._client.refresh_metadata(self.topics).add_errback(self._failed)
         except IllegalStateError as error:  # the client is closed, as the next request will say
@@ -102,7 +102,7 @@ class PartitionLeaders:
             self._timer = None
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Make no more callbacks."""
         self._is_closed = True
         self.stop_looking()
         self._client.cluster.remove_listener(self._changed)
@@ -250,7 +250,7 @@ class ShareEvents(Protocol):
         """Held records whose locks are gone: with the connection, the session, or (error None) the time."""
 
     def on_trouble(self, error: KafkaError) -> None:
-        """Some records cannot be had, and somebody should know: no rights, damaged, an unknown codec."""
+        """Some records cannot be read, which the user should know: no rights, damaged, an unknown codec."""
 
     def on_error(self, error: KafkaError) -> None:
         """The group cannot be joined, or not any more. Nothing comes after this but for another subscription."""
@@ -288,7 +288,7 @@ class ShareConsumerDriver:
         self._until_some = False
         self._has_joined = False  # an assignment has come: the group's state of these partitions exists
         self._closing: Future[None] | None = None
-        # came while closing: the leader gives them back, and nobody knows them
+        # came while closing: the leader session releases them, and the user never sees them
         self._withheld: set[ShareRecord] = set()
 
     # -- what the owner says -------------------------------------------------------------------------------------------
@@ -416,7 +416,7 @@ class ShareConsumerDriver:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def demand_for(self, leader: LeaderSession) -> FetchDemand:
-        """The leader's part of what is wanted; with ``exactly``, of what nobody has been asked for yet."""
+        """The leader's part of what is wanted; with ``exactly``, of what no leader has been asked for yet."""
         wanted, exactly, _ = self._demand
         now = self._client.loop.time()
         if self._closing is not None or not wanted or not leader.session.is_wanted or not leader.looks(now):
@@ -632,7 +632,7 @@ def _when_all(futures: Sequence[Future[None]]) -> Future[None]:
 
 
 def _level(is_told: bool, failures: int) -> int:
-    """Of an error in the log: the user is told of it, or it is tried again; ``failures`` in a row are one line."""
+    """Log level of an error that is reported to the user, or tried again; ``failures`` in a row are one line."""
     if is_told:
         return logging.ERROR
     return logging.INFO if failures <= 1 else logging.DEBUG

@@ -63,7 +63,7 @@ class ShareFetchBuffer:
             self._changed.notify_all()
 
     def lose(self, records: Iterable[ShareRecord]) -> list[ShareRecord]:
-        """The locks of these are gone. Those that nobody has taken are dropped; the others."""
+        """The locks of these are gone. Those that were not taken are dropped; the others are returned."""
         lost = set(records)
         with self._changed:
             waiting = lost.intersection(self._records)
@@ -130,7 +130,7 @@ class ShareFetchBuffer:
             return None, False
 
     def has(self, record: ShareRecord) -> bool:
-        """It has come, and nobody has taken it."""
+        """It is in the buffer, not taken yet."""
         with self._changed:
             return record in self._records
 
@@ -173,8 +173,8 @@ class ShareFetchBuffer:
             self._polled = []
 
     def accept_polled(self) -> bool:
-        """Accept what polls returned and nobody acknowledged; as :meth:`acknowledge_later`, but a lock that is gone
-        is no error here: who carries out what was said finds it, and tells :meth:`heard`."""
+        """Accept what polls returned and the user did not acknowledge; as :meth:`acknowledge_later`, but a lock that
+        is gone is no error here: who carries out what was said finds it, and tells :meth:`heard`."""
         with self._changed:
             return self._accept()
 
@@ -197,7 +197,7 @@ class ShareFetchBuffer:
         return not was_told
 
     def not_told(self) -> None:
-        """The loop could not be told (an interrupt, say): whoever says something next has to."""
+        """The loop was not notified (an interrupt, say): the next acknowledgement has to do it."""
         with self._changed:
             self._is_told = False
 
@@ -272,7 +272,7 @@ class ShareFetchBuffer:
 
 # What the loop's thread reports: to the buffer of the users' threads, if there is one, and to the user's callbacks.
 #
-# It does not know the consumer: the loop's thread lives as long as the consumer's host is known to somebody.
+# It does not know the consumer: the loop's thread lives as long as the consumer's host is referenced.
 
 
 log = logging.getLogger(__name__)
@@ -515,7 +515,7 @@ class ThreadedPolling:
     def _tell(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
         try:
             return self._host.submit(fn, *args)
-        except BaseException:  # an interrupt, say: else everybody would think that the loop knows
+        except BaseException:  # an interrupt, say: else the flag would say that the loop was notified
             self._buffer.not_told()
             raise
 

@@ -207,7 +207,7 @@ class LeaderSession:
         self.session = session
         self._look_every_s = look_every_s
         self._next_look = 0.0
-        # who comes after somebody who died finds something soon
+        # the successor of a consumer that died finds records soon
         self._expects_until = client.loop.time() + RECORDS_EXPECTED_S
         self.lanes = LeaderConnections(client, node_id, self._connection_lost, self.pump_soon)
         self.asked = 0

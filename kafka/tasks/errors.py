@@ -43,7 +43,8 @@ class JobFailed(TaskError):
 
 
 class RemoteTraceback(Exception):
-    """The cause of a :class:`JobFailed`: shows ``text``, where the error was raised in the worker. Nobody raises it."""
+    """The cause of a :class:`JobFailed`: shows ``text``, where the error was raised in the worker. It is never
+    raised."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""For users' tests: an embedded broker that does what it is told, and the ways to use it.
+"""For users' tests: an embedded broker under the test's control, and the ways to use it.
 
 ::
 
@@ -15,7 +15,7 @@
 
 :class:`EmbeddedBroker` is the broker, ``instruments`` what it is played with; :func:`embedded_broker` and
 :func:`running_worker` are context managers; ``kafka.testing.pytest_plugin`` has fixtures (nothing else here needs
-pytest). The vocabulary of faults is told in :mod:`kafka.broker.faults`.
+pytest). The vocabulary of faults is that of :mod:`kafka.broker.faults`.
 """
 
 from __future__ import annotations

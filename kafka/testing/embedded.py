@@ -89,7 +89,7 @@ def launch(
             stderr=log_file,
             env=environment,
             pass_fds=(control_fd,),
-        )  # nothing is written to stdin: it ends with this process, whatever ends that, and so does the broker
+        )  # nothing is written to stdin: it ends with this process, whatever ends that, and the broker ends with it
 
 
 def next_line(process: subprocess.Popen[bytes]) -> str:
@@ -113,7 +113,7 @@ def port_of(place: str) -> int:
 
 
 def _secret_file(directory: str, name: str, text: str) -> str:
-    """A file that only we can read: a command line is for everybody to see."""
+    """A file that only we can read: all users of the machine can see a command line."""
     path = os.path.join(directory, name)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -182,7 +182,7 @@ _WRONG_USE: Final = 2
 """The exit code of ``python -m kafka broker`` for settings that it refuses."""
 
 DEFAULT_SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "connections.max.idle.ms": "-1"}
-"""Where a test's broker is not like Kafka's: nobody wants to wait 3 s for more consumers to come (Kafka's own
+"""Where a test's broker is not like Kafka's: tests should not wait 3 s for more consumers to come (Kafka's own
 configuration for development says the same), and a test that sets the broker's clock forward keeps its connections."""
 
 
@@ -236,7 +236,7 @@ class EmbeddedBroker:
         """What the broker's process says on stderr."""
         self._channel: ControlConnection | None = None
         self.faults = Faults(self._connected, can_kill=not in_process)
-        """What is to go wrong; its vocabulary is told in :mod:`kafka.broker.faults`."""
+        """What is to go wrong; see :mod:`kafka.broker.faults`."""
         self.clock = BrokerClock(self._connected)
         """The broker's time, to be set forward or stopped."""
         self.requests = Requests(self._connected)
@@ -291,7 +291,7 @@ class EmbeddedBroker:
             else:
                 self._start_process(channel)
             self.faults._renew(channel)
-            channel.post("serve")  # until then it listens and answers nobody
+            channel.post("serve")  # until then it listens and answers no client
         except BaseException:
             channel.close()
             raise
@@ -427,7 +427,7 @@ class EmbeddedBroker:
         return channel if channel is not None and channel.is_open else None
 
     def _running_at(self) -> str:
-        """Its address; an error at once, and not when a client gives up, when nobody would answer there."""
+        """Its address; an error at once, and not when a client gives up, if the broker does not run."""
         running(self._connected)
         return self.bootstrap
 

@@ -20,7 +20,7 @@ fixture                    scope      what it is
 =========================  =========  =================================================================================
 
 A test that fails shows, of each of its brokers, which faults are in force, what it was asked last, and the end of its
-log. The plugin is no entry point, so that installing this package changes nobody's test run. Names are unique, so that
+log. The plugin is no entry point, so that installing this package changes no test run. Names are unique, so that
 tests may share the broker; one that kills, pauses or sets the clock of a broker takes one from
 ``kafka_broker_factory``.
 """
@@ -101,7 +101,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure is told with what the brokers know of it."""
+    """A failure's report has what the brokers know of it."""
     report = yield
     if report.failed:
         brokers = list(item.stash.get(_OWN, ()))

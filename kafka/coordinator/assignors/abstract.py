@@ -50,4 +50,4 @@ class AbstractPartitionAssignor(ABC):
 
     @abstractmethod
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """This member was told what it reads."""
+        """This member has received its assignment."""

@@ -165,7 +165,7 @@ class ACLFilter(_Value):
 
 
 class ACL(ACLFilter):
-    """One rule. ``principal``: ``User:alice``, or ``User:*`` for everybody; ``host``: an address, or ``*``."""
+    """One rule. ``principal``: ``User:alice``, or ``User:*`` for all users; ``host``: an address, or ``*``."""
 
     principal: str
     host: str

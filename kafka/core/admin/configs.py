@@ -134,9 +134,9 @@ def alter_configs(
     ``raise_on_unknown``, InvalidConfigurationError is not.
 
     ``incremental`` (default, brokers since 2.3): nothing but these is sent; False, and brokers before (0.11):
-    everything is replaced by what was set before with these. What somebody else sets meanwhile is lost then;
+    everything is replaced by what was set before with these. What another client sets meanwhile is lost then;
     IllegalArgumentError for APPEND, SUBTRACT and DELETE (None deletes), and if a password is among what has to stay,
-    because nobody can read it.
+    because it cannot be read.
     """
     wanted = _checked_resources(config_resources)
     for resource in wanted:
@@ -179,8 +179,8 @@ def reset_configs(
 
     With ``raise_on_unknown``, IllegalArgumentError for a name that the resource has no such setting by, or none that
     may be altered, before anything is reset. ``incremental`` (default, brokers since 2.3): nothing but these; False,
-    and brokers before: everything is replaced by what was set before without these. What somebody else sets meanwhile
-    is lost then; IllegalArgumentError if a password is among what has to stay, because nobody can read it.
+    and brokers before: everything is replaced by what was set before without these. What another client sets meanwhile
+    is lost then; IllegalArgumentError if a password is among what has to stay, because it cannot be read.
     """
     wanted = _checked_resources(config_resources)
     give_up_at = (yield from now()) + timeout_s
@@ -276,7 +276,7 @@ def _alterable(resources: Iterable[ConfigResource], backoff: Backoff, timeout_s:
 
 
 def _was_set(resource: ConfigResource, described: Described) -> dict[str, str | None]:
-    """What somebody set for this very resource; None for what cannot be read."""
+    """What was set for this very resource; None for what cannot be read."""
     there = described[resource.resource_type.name.lower()][resource.name]
     return {name: entry["value"] for name, entry in there.items() if _is_own(resource, entry)}
 
@@ -330,7 +330,7 @@ def _alter(
 
 
 def _is_own(resource: ConfigResource, entry: Mapping[str, Any]) -> bool:
-    """Whether somebody set it for this very resource. A broker without a name stands for all brokers."""
+    """Whether it was set for this very resource. A broker without a name stands for all brokers."""
     kind = resource.resource_type
     if kind is ConfigResourceType.BROKER and not resource.name:
         source: ConfigSourceType | None = ConfigSourceType.DYNAMIC_DEFAULT_BROKER_CONFIG

@@ -44,7 +44,7 @@ TRANSIENT: Final[frozenset[type[BrokerResponseError]]] = frozenset(
 """The request came to the wrong broker, or too early: ask again."""
 
 RESPONSE_LOST: Final[tuple[type[KafkaError], ...]] = (KafkaConnectionError, RequestTimedOutError)
-"""After these nobody knows whether the broker has done what it was asked for."""
+"""After these it is unknown whether the broker carried out the request."""
 
 
 def result_of(code: int, text: str | None) -> BrokerResponseError:

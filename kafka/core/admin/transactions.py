@@ -3,7 +3,7 @@
     list_transactions       what each broker coordinates
     describe_transactions   what the coordinator of each transactional id knows of it
 
-What partitions know of them is ``producers``'s; an end by hand ``aborting``'s; what nobody ends ``hanging``'s.
+What partitions know of them is ``producers``'s; an end by hand ``aborting``'s; hanging ones ``hanging``'s.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ class _FinalError(Exception):
 
 class _Abort:
     """One transaction that is to be aborted, through all tries. ``unclear``: the error after which the outcome is not
-    known, and nobody can be asked."""
+    known, and cannot be looked up."""
 
     def __init__(self, spec: AbortTransactionSpec, backoff: Backoff) -> None:
         where = f"{spec.topic_partition.topic}-{spec.topic_partition.partition}"
@@ -437,8 +437,8 @@ def _read_markers(answer: WriteTxnMarkersResponse) -> dict[TopicPartition, bool 
 
 # Transactions that hang: what coordinators know and what partitions do, compared (KIP-664).
 #
-# A transaction hangs when nobody is going to end it: its coordinator does not, though its time is over, or does not
-# know that it is open in a partition. Readers of committed records wait there until somebody aborts it.
+# A transaction hangs when no coordinator is going to end it: its coordinator does not, though its time is over, or
+# does not know that it is open in a partition. Readers of committed records wait there until an operator aborts it.
 
 
 log = logging.getLogger(__name__)
@@ -458,7 +458,7 @@ _LIVE: Final = frozenset(
 )
 """States in which a transaction is open in partitions."""
 _LEFT_OUT: Final = (LeaderNotAvailableError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
-"""Errors of partitions in which nobody can look; the last: it was deleted meanwhile."""
+"""Errors of partitions that cannot be looked at; the last: it was deleted meanwhile."""
 _COORDINATORS: Final = "__transaction_state"
 """The leaders of its partitions are the coordinators."""
 
@@ -483,7 +483,7 @@ def find_hanging_transactions(
     backoff: Backoff,
     timeout_s: float = 30.0,
 ) -> Dialogue[list[dict[str, Any]]]:
-    """Transactions that nobody is going to end: ``[{"transactional_id", "producer_id", "producer_epoch", "state",
+    """Hanging transactions: ``[{"transactional_id", "producer_id", "producer_epoch", "state",
     "age_ms", "coordinator_id", "topic_partitions"}]``, begun, or last written to, ``age_ms`` ago.
 
     Those that their coordinators have not ended ``max_transaction_timeout_ms`` (what the brokers'

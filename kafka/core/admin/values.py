@@ -77,7 +77,7 @@ class ConfigType(EnumHelper, IntEnum):
 
 
 class ConfigFilterType(EnumHelper, IntEnum):
-    """Which settings ``describe_configs`` tells: MODIFIED those that somebody set for this very resource, STATIC those
+    """Which settings ``describe_configs`` tells: MODIFIED those that were set for this very resource, STATIC those
     of the broker's file, DEFAULT those that are not MODIFIED, DYNAMIC those that may be altered."""
 
     ALL = 0

@@ -53,7 +53,7 @@ def set_error_location(error: BaseException, partition: TopicPartition, offset: 
 
 
 def has_error_location(error: BaseException) -> bool:
-    """Whether somebody who knows better has said so already."""
+    """Whether the error names its partition already."""
     return getattr(error, "topic_partition", None) is not None
 
 

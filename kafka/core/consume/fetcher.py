@@ -432,7 +432,7 @@ class Fetcher:
         changes = self._changes
         left = self._buffer_bytes - changes.buffered_bytes - self._reserved_bytes
         if left < wanted and changes.buffered_bytes and not changes.ready:
-            for position in self.positions.values():  # paused ones hold it all, and nobody would ever take it
+            for position in self.positions.values():  # paused ones hold it all, and would not be read
                 if position.buffered:
                     position.drop_buffer()
         if self._buffer_bytes - changes.buffered_bytes - self._reserved_bytes >= wanted:
@@ -593,7 +593,7 @@ class Fetcher:
                 news = self._validate(position, answer) or news
             # The hint to a new leader (KIP-951) may come up to 0.2 s before that leader knows that it leads (seen on
             # 4.3.0): it refuses this request, which is sent again after ``retry_backoff_ms``, as in Java.
-            elif not isinstance(answer, UnsupportedVersionError):  # else: nobody can tell, and it counts as valid
+            elif not isinstance(answer, UnsupportedVersionError):  # else: it cannot be checked, and counts as valid
                 position.invalidate()
                 if getattr(answer, "retriable", False):
                     self._stale.add(position.partition.topic)
@@ -605,14 +605,15 @@ class Fetcher:
 
     def _validate(self, position: PartitionPosition, end: EpochEnd) -> bool:
         """What was read is still there, or not: as in Java, the position goes back to where the logs part if positions
-        may be reset, else the reader is told."""
+        may be reset, else an error is raised to the reader."""
         offset, fetch_offset = position.position, position.fetch_offset
         assert offset is not None and fetch_offset is not None
         is_known = end.leader_epoch >= 0 and end.end_offset >= 0
         if is_known and end.end_offset >= fetch_offset:
             return False
         if is_known and end.end_offset >= offset:
-            position.drop_buffer()  # what was handed out is there; what was not, and is gone, is nobody's loss
+            # what was handed out is there; what was not, and is gone, was never seen by the user
+            position.drop_buffer()
             return False
         parted = OffsetAndMetadata(end.end_offset, "", end.leader_epoch) if is_known else None
         error = LogTruncationError({position.partition: parted}, {position.partition: offset})

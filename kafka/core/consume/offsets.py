@@ -238,8 +238,9 @@ def read_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, ResolvedOf
 
 # Where leader epochs ended: how a consumer learns that a log was truncated below what it has read (KIP-320).
 #
-# A leader that is elected although it lacks records takes the log back to what it has. Whoever read further asks it,
-# with the epoch of the last record read, where that epoch ended: before the position means that what was read is gone.
+# A leader that is elected although it lacks records takes the log back to what it has. A consumer that read further
+# asks it, with the epoch of the last record read, where that epoch ended: before the position means that what was read
+# is gone.
 
 
 EPOCH_ENDS_FIRST_VERSION: Final = 3

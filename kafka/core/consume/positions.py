@@ -74,7 +74,7 @@ class PositionChanges:
 
 class PartitionPosition:
     """One assigned partition. ``leader_epoch``, ``fetch_epoch``: of the record before ``position``, ``fetch_offset``:
-    of the last handed out and the last fetched, or as :meth:`seek` was told; :data:`NO_EPOCH`: not known."""
+    of the last handed out and the last fetched, or as given to :meth:`seek`; :data:`NO_EPOCH`: not known."""
 
     __slots__ = (
         "_changes", "_error", "_is_paused", "buffered", "buffered_bytes", "distrusted_epoch", "failures",
@@ -96,7 +96,7 @@ class PartitionPosition:
         self.reset_to: int | None = None
         """The timestamp to reset to (LATEST, EARLIEST, or ms since the epoch); None: no reset is needed."""
         self.is_awaiting = False
-        """Nobody has said yet where to begin, and it is not ours to find out (a group's offset is being looked up)."""
+        """The start is not known yet, and must not be reset here: the group's committed offset is being looked up."""
         self.is_resetting = False
         self.is_validating = False
         """Whether the log still has what was read of it is being asked (KIP-320)."""
@@ -226,7 +226,7 @@ class PartitionPosition:
         self.is_validating = validating
 
     def end_validation(self) -> None:
-        """The leader has answered, or nobody can tell."""
+        """The leader has answered, or the position cannot be checked."""
         self.is_validating = False
         self.touch()
 
@@ -354,7 +354,7 @@ class OffsetResetStrategy:
 
     @property
     def resets(self) -> bool:
-        """A position is found anew; else its reader is told."""
+        """A position is looked up anew; else an error is raised to its reader."""
         return self._age_ms is not None or self._timestamp is not None
 
     def timestamp(self) -> int | None:

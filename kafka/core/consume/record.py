@@ -3,7 +3,7 @@
 :class:`ConsumerRecord` has the fields and the manners of kafka-python's, which is a named tuple: ``record.value``,
 ``record[7]``, unpacking, ``_asdict()``, ``_replace()``, comparison. It is no tuple, since a compiled class takes an
 eighth of the time to be made, and the garbage collector passes over it; and headers are read from their bytes when
-somebody asks for them. What is read of a batch is made in ``fetched.py``; a field is added there, in :data:`FIELDS`,
+they are asked for. What is read of a batch is made in ``fetched.py``; a field is added there, in :data:`FIELDS`,
 and in the three methods here that have all of them.
 """
 
@@ -65,7 +65,7 @@ class ConsumerRecord:
         self.key = key
         self.value = value
         self._headers = headers
-        """A list; or, until somebody looks, what ``headers_of`` takes."""
+        """A list; or, until it is asked for, what ``headers_of`` takes."""
         self._given: OptionalSizes | None = None
         # Only users who make records themselves give these; records that were fetched have them computed when read.
         if (

@@ -122,7 +122,7 @@ class FetchSession:
         return bool(self._nameless)
 
     def listing(self, partition: TopicPartition) -> SessionPartition | None:
-        """What the broker was told last of the partition."""
+        """What the last request said of the partition."""
         return self._listed.get(partition)
 
     def partitions(self) -> Iterable[TopicPartition]:
@@ -244,8 +244,7 @@ def _by_topic(session_partitions: Iterable[SessionPartition]) -> dict[str, list[
 
 # One broker that is fetched from: which fetch goes there next, and when.
 #
-#     the session's fetch     ───────────── held by the broker until something comes ─────────────►   answer, and the
-# next
+#     the session's fetch     ───────────── held by the broker until something comes ─────────────►   answer, next fetch
 #     a fetch beside it             seek! ──► 10 ms ──► on another connection, without session  ──►   answer
 #
 # A broker answers the fetches of a session, as all requests of a connection, one after the other, and may hold one for
@@ -347,7 +346,7 @@ class NodeFetcher:
         return self._fetch(SessionChanges(NO_SESSION, FINAL, uncovered, []), reserved_bytes, is_sessionless=True)
 
     def last_fetch(self) -> SendFetch | None:
-        """Ends the session, for the broker's sake; its answer is nobody's. None when there is none."""
+        """Ends the session, for the broker's sake; its response is ignored. None when there is none."""
         entries = self.session.close()
         return None if entries is None else self._fetch(entries, 0, is_sessionless=True)
 

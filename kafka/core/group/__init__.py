@@ -1,6 +1,6 @@
 """Consumer groups on the client's side, without sockets, threads or clocks.
 
-    machine.py      what a member asks for and is told, the same for both protocols
+    machine.py      a member's requests and events, the same for both protocols
     classic.py      a member of a classic group: joining, leading, heartbeats, errors
     consumer.py     a member of a group of the consumer group protocol (KIP-848): heartbeats, reconciliation, errors
     offsets.py      commits and committed offsets: requests, dialogues, errors

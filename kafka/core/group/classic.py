@@ -96,7 +96,7 @@ from kafka.wire.message import Request, Response
 
 
 POLL_CHECK_S: Final = 0.5
-"""How often it is looked whether a user who did not poll for too long does so again: polling wakes nobody."""
+"""How often to check whether a user who did not poll for too long polls again: poll() does not wake the loop."""
 
 
 class MemberSession:
@@ -170,7 +170,7 @@ _ANY_REQUEST_ERRORS: Final[ClassicErrorTable] = {
     # another process has this group_instance_id: never fight for it (KIP-345)
     FencedInstanceIdError: ClassicErrorAction.GIVE_UP,
     UnknownMemberIdError: ClassicErrorAction.NEW_MEMBER,
-    # the id may still be good: nobody has to wait for its expiry
+    # the id may still be good: the group need not wait for its expiry
     IllegalGenerationError: ClassicErrorAction.NEW_GENERATION,
     RebalanceInProgressError: ClassicErrorAction.REJOIN,
 }
@@ -198,7 +198,7 @@ ERROR_HINTS: Final[Mapping[type[KafkaError], str]] = {
     InvalidSessionTimeoutError: "session_timeout_ms is not between the broker's group.min.session.timeout.ms and "
     "group.max.session.timeout.ms",
 }
-"""Whose fault it is, and what to do; for errors that users are told of."""
+"""Whose fault it is, and what to do; for errors that are raised to users."""
 
 
 def error_with_hint(code: int, text: str) -> KafkaError:
@@ -218,7 +218,7 @@ def classic_error_action(error: BaseException, table: ClassicErrorTable) -> Clas
         return ClassicErrorAction.FIND_COORDINATOR  # no answer, or a broker's: it may be another one by now
     if recovery is RetryAction.RETRY:
         return ClassicErrorAction.RETRY
-    # What is no answer of a broker's: the request cannot be written, the client is closed, nobody lets us in.
+    # What is no answer of a broker's: the request cannot be written, the client is closed, no broker lets us in.
     return ClassicErrorAction.REPORT if isinstance(error, BrokerResponseError) else ClassicErrorAction.GIVE_UP
 
 
@@ -226,7 +226,7 @@ def classic_error_action(error: BaseException, table: ClassicErrorTable) -> Clas
 
 
 REPORT_PAUSE_S: Final = 1.0
-"""After an error that the user was told of, before the next attempt."""
+"""After an error that was reported to the user, before the next attempt."""
 
 
 class JoinAttempts:
@@ -273,7 +273,7 @@ AssignmentStep = Revoke | Lose | Assign
 
 class ClassicAssignment:
     """``owned`` grows with :meth:`next_step`, and shrinks with :meth:`carried_out`. ``told``: what the leader's answer
-    says that this member owns, until it does; None: nothing was told."""
+    says that this member owns, until it does; None: no answer."""
 
     def __init__(self) -> None:
         self.owned: frozenset[TopicPartition] = frozenset()
@@ -286,7 +286,7 @@ class ClassicAssignment:
         return step
 
     def next_step(self) -> AssignmentStep | None:
-        """The next one to what was told: first what is not this member's any more is given up."""
+        """The next one to ``told``: first what is not this member's any more is given up."""
         if self.told is None:
             return None
         taken = self.owned - self.told
@@ -406,8 +406,8 @@ class GroupLeader:
     ) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Run the assignor. What a user's own one raises comes out as it is; IllegalStateError: it broke its promise.
 
-        Nothing for a static leader that came back to its group: everybody keeps what he has (KIP-814). The leader does
-        not know for which topics that was made, so new partitions and newly subscribed topics wait for the next
+        Nothing for a static leader that came back to its group: all members keep what they have (KIP-814). The leader
+        does not know for which topics that was made, so new partitions and newly subscribed topics wait for the next
         rebalance, as in Java."""
         self._picture = self._view(known)
         if self._skips:
@@ -428,7 +428,7 @@ class GroupLeader:
 
     def has_changed(self, known: Mapping[str, TopicSnapshot], own: frozenset[str]) -> bool:
         """Whether the topics are others than when it was assigned: more partitions, made, deleted, on other racks.
-        Only of ``own`` it counts that they are gone: of the others' topics maybe nobody has asked lately."""
+        Only of ``own`` it counts that they are gone: the metadata of the others' topics may be old."""
         now = self._view(known)
         return any(now.get(topic) != self._picture.get(topic) for topic in (self.topics & own) | now.keys())
 
@@ -1004,7 +1004,8 @@ class ClassicMember:
         self._attempts.want(f"rebalance failed due to {type(error).__name__}")
 
     def _no_member(self, keeps_id: bool) -> None:
-        """The generation is over for this member. A request on its way is for nobody any more, but one that leaves."""
+        """The generation is over for this member. The response to a request in flight is ignored, unless it is
+        LeaveGroup."""
         self.generation = NO_GENERATION
         if not keeps_id:
             self.member_id = ""

@@ -14,7 +14,7 @@ the member is at the end of this file, what errors mean in a table. One request 
 time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
 
 Static members (KIP-345, as KIP-848 has it) leave with the epoch -2, which keeps their place for a session. A place is
-given to nobody else before, not even to its owner: the join whose answer was lost, and who was fenced, are answered
+given to no member before, not even to its owner: the join whose answer was lost, and who was fenced, are answered
 with UNRELEASED_INSTANCE_ID (seen on Apache Kafka 4.3.0). Such a member says -2 first, and joins then.
 """
 
@@ -63,7 +63,7 @@ from kafka.wire.message import Response
 # "ConsumerGroupHeartbeat").
 #
 #     RETRY    say everything again, later            REJOIN   the partitions are lost; join anew, with epoch 0
-#     GIVE_UP  the partitions are lost; the user is told
+#     GIVE_UP  the partitions are lost; the error is raised to the user
 #
 # The same as Apache Kafka's Java client does, but for a group that has vanished, which is joined anew, and a static
 # member that finds itself in its own place (:class:`ConsumerMember`). Another code is one more row; one that is in no
@@ -253,8 +253,8 @@ class AssignmentReconciler:
 # The heartbeats of a member of the consumer group protocol: what the broker has not been told yet, and nothing else
 # (KIP-848).
 #
-# The first heartbeat of a membership says everything; so does the next one after any failure, since nobody knows what
-# of the last one arrived. In between, a heartbeat says what has changed. When heartbeats go is
+# The first heartbeat of a membership says everything; the next one after any failure does, too, since it is unknown
+# what of the last one arrived. In between, a heartbeat says what has changed. When heartbeats go is
 # :class:`ConsumerMember`'s part.
 
 
@@ -287,7 +287,7 @@ class ConsumerHeartbeats:
         return self._all or self._topics or self._owned
 
     def resend_all(self) -> None:
-        """Nobody knows what the broker knows."""
+        """It is unknown what the broker has received: say everything again."""
         self._all = True
 
     def resend_topics(self) -> None:
@@ -488,7 +488,7 @@ class ConsumerMember:
             and self._sent_heartbeat is not None
             and not self._sent_heartbeat.is_leave
         ):
-            self._sent_heartbeat = None  # its answer is for nobody
+            self._sent_heartbeat = None  # its response is ignored
             self._is_known = True  # if it is a join
             self._due_at = now
 

@@ -1,4 +1,4 @@
-"""A member of a consumer group as a machine: what it asks for and what it is told, the same for both protocols.
+"""A member of a consumer group as a machine: its requests and events, the same for both protocols.
 
     subscribe() · metadata_changed() · leave()          what the user wants, what the cluster has
     poll(now) ──► effects, and ``next_deadline``        to be called then, and after everything below

@@ -160,7 +160,7 @@ def read_offsets(
     found: dict[TopicPartition, OffsetAndMetadata],
 ) -> OffsetErrors:
     """Puts what was committed into ``found``; the error of each partition that has one, or that the answer leaves out:
-    of that nobody knows whether it has an offset."""
+    of that it is unknown whether it has an offset."""
     names = {topic_id: name for name, topic_id in ids.items()}
     group = answer.groups[0] if answer.groups else None
     code = answer.error_code if group is None else group.error_code
@@ -244,7 +244,7 @@ _REPLACED_ERRORS: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
     FencedMemberEpochError: CommitFailedError,
     RebalanceInProgressError: CommitInRebalanceError,
 }
-"""What users are told instead. FENCED_INSTANCE_ID stays: another consumer has this one's group_instance_id."""
+"""What is raised to users instead. FENCED_INSTANCE_ID stays: another consumer has this one's group_instance_id."""
 
 _ERROR_ADVICE: Final[Mapping[type[KafkaError], str]] = {
     CommitFailedError: (
@@ -295,8 +295,8 @@ def commit_offsets(
 ) -> Dialogue[OffsetErrors]:
     """Commit, and try again what is worth it for ``timeout_s``. The errors of those that were not committed.
 
-    ``on_fenced`` is told each error that says something of the membership (``GroupMachine.fenced``). Raises Cancelled
-    alone: what went wrong stands beside the partitions.
+    ``on_fenced`` is called with each error that says something of the membership (``GroupMachine.fenced``). Raises
+    Cancelled alone: what went wrong stands beside the partitions.
     """
 
     def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[OffsetErrors]:
@@ -398,7 +398,7 @@ def _retry(
             faults = {each: _Fault(error, offset_error_action(error, table)) for each, error in errors.items()}
         except Cancelled:
             raise
-        except KafkaError as error:  # no answer, or nobody knows who the coordinator is
+        except KafkaError as error:  # no response, or no coordinator known
             action = OffsetErrorAction.FAIL if classify(error) is RetryAction.GIVE_UP else OffsetErrorAction.FIND
             faults = dict.fromkeys(left, _Fault(error, action))
         for fault in {fault.reaction: fault for fault in faults.values()}.values():

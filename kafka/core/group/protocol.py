@@ -1,7 +1,7 @@
 """What consumers say to one another in the opaque bytes of the classic protocol: subscriptions and assignments.
 
-The bytes begin with the version (int16), and the message follows in it. Whoever reads a later version than he knows
-reads it as the latest he knows: newer fields stand at the end, and what is left over is not looked at. The broker only
+The bytes begin with the version (int16), and the message follows in it. A reader of a later version than it knows
+reads it as the latest it knows: newer fields stand at the end, and what is left over is not looked at. The broker only
 passes the bytes on. KIP-429 (owned partitions, v1), KIP-792 (their generation, v2), KIP-881 (rack, v3).
 """
 
@@ -51,7 +51,7 @@ class ConsumerProtocolAssignment(Message, versions=(0, 3)):
 
 
 class MemberSubscription(NamedTuple):
-    """A subscription as assignors see it. ``owned`` is of ``generation`` (-1: nobody said which); ``rack`` may be
+    """A subscription as assignors see it. ``owned`` is of ``generation`` (-1: unknown); ``rack`` may be
     empty."""
 
     topics: tuple[str, ...]

@@ -52,8 +52,8 @@ from kafka.records.header import HEADER_BYTES
 # processes, and keeps the sum of these within a fifth. (With a stopped broker and empty records a process grew to six
 # times ``buffer_memory`` when only the records' bytes counted.)
 #
-# Waiters get memory in the order in which they came, as from Java's ``BufferPool``: nobody who comes later gets any
-# while one waits, small as it may be. A record for which an open batch has room needs none, and waits for nobody.
+# Waiters get memory in the order in which they came, as from Java's ``BufferPool``: a later one gets none while
+# one waits, small as it may be. A record for which an open batch has room needs none, and does not wait.
 #
 # Everything here is done under the accumulator's lock; threads and their events are the producer's
 # (``MemoryWaiter.wake``).
@@ -72,7 +72,7 @@ AMPLE_MEMORY_SHIFT: Final = 5
 
 
 class MemoryWaiter(Protocol):
-    """Somebody who waits for memory."""
+    """A caller that waits for memory."""
 
     needed_bytes: int
     """Set here."""
@@ -99,12 +99,12 @@ class BufferPool:
         self.used_bytes = 0
         self.waiters: deque[MemoryWaiter] = deque()
         self.is_short = False
-        """Somebody was refused and nothing was freed since, or somebody waits: nothing should linger now."""
+        """A record was refused and nothing was freed since, or a caller waits: batches should not linger now."""
 
     def take(self, count: int, waiter: MemoryWaiter | None) -> bool:
         """Count so many bytes more, if there is room; ``waiter`` is the caller when it stands in the queue of waiters.
 
-        One that is larger than everything is let in when it is alone: nobody could ever send it otherwise.
+        One that is larger than everything is let in when it is alone: it could never be sent otherwise.
         """
         is_first = not self.waiters or self.waiters[0] is waiter
         if is_first and (not self.used_bytes or self.used_bytes + count <= self.limit_bytes):
@@ -489,7 +489,7 @@ class RecordAccumulator:
         return dirty
 
     def finish(self, pending_records: PendingRecords) -> None:
-        """The PendingRecords was answered, or given up: nobody waits for it any more, and its records' bytes are let
+        """The PendingRecords was answered, or given up: no caller waits for it any more, and its records' bytes are let
         go, which a future that a user keeps would hold otherwise. Who waits for memory is woken when there is plenty
         of it, else by :meth:`notify_overdue_waiter`."""
         with self.lock:
@@ -639,7 +639,7 @@ class RecordAccumulator:
         limit = self._batch_bytes
         if queue.ratio is not None:
             limit = queue.ratio.room(limit, min(self._max_batch_bytes, self._buffer_bytes // (2 * self._queues_count)))
-        # A thread waits for all of this: with less, batches would be the smaller the busier everybody is.
+        # A thread waits for all of this: with less, batches would be the smaller the busier the threads are.
         # In steps: with full batches, 1,000 partitions would take half of the memory with nothing in them.
         room = max(min(queue.room_bytes, limit, self._buffer_bytes // 8), first_bytes)
         reserved = open_batch_bytes(room, first_bytes - HEADER_BYTES)
@@ -647,7 +647,7 @@ class RecordAccumulator:
             raise BufferFull(reserved)
         try:
             batch = ProducerBatch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
-        except BaseException:  # Ctrl-C would leave memory to nobody
+        except BaseException:  # Ctrl-C would leak the memory
             self.memory.give(reserved)
             raise
         batch.set_limit(limit)

@@ -2,7 +2,7 @@
 
 A record's future is a pair (PendingRecords, index): one :class:`~kafka.future.Future` serves a whole PendingRecords,
 and a record that moves to another PendingRecords (when its topic's partitions become known; when a batch is split) is
-found again through ``forward``, so nobody keeps a list of the futures that were handed out.
+found again through ``forward``, so no list of the futures that were handed out is kept.
 
     PendingRecords ─┬─ Batch     records of one partition, with the sequence number they were given
             └─ Parked    records of a topic whose partitions are not known yet
@@ -169,7 +169,7 @@ class ProducerBatch(PendingRecords):
         self.is_transactional = is_transactional
 
     def mark_in_doubt(self) -> None:
-        """It was sent, and nobody knows whether it is in the log; nothing without a sequence number."""
+        """It was sent, and it is unknown whether it is in the log; does nothing without a sequence number."""
         self.in_doubt = self.sequence >= 0
 
     def clear_doubt(self) -> None:

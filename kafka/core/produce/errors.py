@@ -214,7 +214,7 @@ def producer_id_error_action(error: BaseException) -> ProducerIdErrorAction:
 #     FIND      forget who the coordinator is, wait, send again
 #     AGAIN     the user's call fails, and nothing has changed: it may be made again
 #     ABORT     the transaction can only be aborted (an AbortableTransactionError)
-#     BUMP      the same, and the next transaction needs another epoch; where nobody can give one, FATAL
+#     BUMP      the same, and the next transaction needs another epoch; where no coordinator can give one, FATAL
 #     FENCED    another producer has the transactional id (ProducerFencedError, which is fatal)
 #     FATAL     this producer has no transactions any more (a FatalTransactionError)
 #

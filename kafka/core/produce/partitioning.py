@@ -1,17 +1,16 @@
 """Which partition a record goes to, when its sender did not say.
 
-    kind           records with a key             records without                              source
-    ------------   ----------------------------   ------------------------------------------   -------------------------
-    BuiltInChooser        murmur2 of the key, unless      one partition until ``batch_bytes`` went     KIP-794, Java's
-    default
-                   ``ignore_keys``                 to it, then another by chance: rather one
-                                                   with few batches waiting (``adaptive``)
-    Sticky         murmur2 of the key              one partition until its batch goes out,      KIP-480
-                                                   then another by chance
-    RoundRobinChooser     murmur2 of the key              one after the other                          KIP-369
-    FunctionChooser     ``f(key, all, available)``      the same                                     kafka-python 2
-    PartitionerObjectChooser       ``partition(topic, key, serialized_key, value, serialized_value, cluster)``
-    kafka-python 3
+    kind                       records with a key           records without                            source
+    ------------------------   --------------------------   ----------------------------------------   --------------
+    BuiltInChooser             murmur2 of the key, unless   one partition until ``batch_bytes`` went   KIP-794, Java's
+                               ``ignore_keys``              to it, then another by chance: rather      default
+                                                            one with few batches waiting (``adaptive``)
+    StickyChooser              murmur2 of the key           one partition until its batch goes out,    KIP-480
+                                                            then another by chance
+    RoundRobinChooser          murmur2 of the key           one after the other                        KIP-369
+    FunctionChooser            ``f(key, all, available)``   the same                                   kafka-python 2
+    PartitionerObjectChooser   the object's ``partition(topic, key, serialized_key, value,             kafka-python 3
+                               serialized_value, cluster)``, for all records
 
 A partitioner is asked for a queue for each record that has a key (for every record when ``asks_always``); None means
 "where the records without a key go now", and where that is, is asked for once per batch. So what has to be weighed is

@@ -6,8 +6,8 @@
        └─────error───────┘
 
 Sequences belong to the partitions (:class:`SequenceNumbers`); this is the part that all of them share. An idempotent
-producer raises its epoch by itself: nobody else has its id, and each leader takes a higher epoch that begins at 0. The
-transactional producer's epoch is its coordinator's to give: its machine puts it here with
+producer raises its epoch by itself: no other producer has its id, and each leader takes a higher epoch that begins at
+0. The transactional producer's epoch is its coordinator's to give: its machine puts it here with
 :meth:`ProducerIdState.received`.
 
 Source: KIP-98, KIP-360; the Java client's ``TransactionManager.bumpIdempotentProducerEpoch``.
@@ -48,7 +48,7 @@ class ProducerIdState:
         self.ask_at = 0.0
         """Not to be asked for before."""
         self.is_given = is_given
-        """Nobody is to ask for it, nor to raise the epoch: a transaction's coordinator gives them."""
+        """It is not requested, nor is its epoch raised, here: the transaction coordinator gives both."""
         self.failures = 0
         """How often it could not be had, in a row."""
 

@@ -27,11 +27,12 @@ from kafka.wire.types import ZERO_UUID
 # Batches are collected and kept as v2 whatever the broker is, since a partition's leader may be another broker, of
 # another release, at the next attempt; so the format is chosen when the version is known, at the moment of sending
 # (:meth:`EncodedProduceRequest.build`). For an old broker the batch is read and written anew, which costs as much
-# again as making it did; nobody else pays anything.
+# again as making it did; other brokers cost nothing more.
 #
 # What an old format cannot hold is refused here, batch by batch, and the refusals are put into the answer as the broker
-# would have put them (:meth:`EncodedProduceRequest.complete`): the others in the request have gone out, and nobody
-# above needs a second way to learn that a batch was refused. Timestamps are left out of v0 without a word, as in Java.
+# would have put them (:meth:`EncodedProduceRequest.complete`): the others in the request have gone out, and the
+# sender needs no second way to learn that a batch was refused. Timestamps are left out of v0 without a word, as in
+# Java.
 #
 # Source: KIP-32, KIP-82 (headers), KIP-98, KIP-110 (zstd); Java's ``ProduceRequest.validateRecords``.
 

@@ -167,7 +167,7 @@ NO_LOG_START: Final = -1
 
 
 class ProduceCountersListener(Protocol):
-    """Somebody who counts for himself (``kafka/producer/metrics.py``)."""
+    """Counts for itself (``kafka/producer/metrics.py``)."""
 
     def retried(self, batch: ProducerBatch) -> object: ...
 
@@ -277,7 +277,7 @@ class ProduceResponseHandler:
     def refused(
         self, batch: ProducerBatch, error: BaseException, now: float, log_start_offset: int = NO_LOG_START
     ) -> None:
-        """The batch is not in the log, or nobody knows: do what the table says."""
+        """The batch is not in the log, or that is unknown: do what the table says."""
         queue = batch.queue
         is_numbered = batch.sequence >= 0
         action = produce_error_action(
@@ -507,14 +507,14 @@ class Sender:
             self._take(queue, batch, node, now)
             if not queue.closed:
                 behind = queue.open
-                if behind is not None:  # nobody signals what is begun behind others
+                if behind is not None:  # a batch begun behind others has no signal
                     self._wake_at(behind.created_at + self._linger_s)
             try:
                 encoded_bytes = batch.encoded_bytes
             except Exception as error:  # it can never be sent, and must not stand in the way of the others
                 queue.in_flight.remove(batch)
                 broken.append((batch, error))
-                self._wake_at(now)  # for those behind it, which nobody else signals
+                self._wake_at(now)  # for those behind it, which have no other signal
                 continue
             if encoded_bytes > self._max_request_bytes and batch.records_count > 1:
                 queue.in_flight.remove(batch)
@@ -704,7 +704,7 @@ class Sender:
         accumulator.notify_waiters()  # no poll need follow
 
     def abort(self, error: BaseException | None = None) -> None:
-        """Fail everything that was not answered. Answers that come later are for nobody."""
+        """Fail everything that was not answered. Later responses are ignored."""
         reason = error if error is not None else Cancelled("the producer was closed before the records were delivered")
         unanswered = self.accumulator.take_all()
         for topic in list(self.accumulator.topics.values()):

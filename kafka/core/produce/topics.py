@@ -21,8 +21,8 @@ FINAL_ERRORS = (InvalidTopicError, TopicAuthorizationFailedError, Authentication
 """What metadata may say of a topic and will not say otherwise a moment later."""
 
 UNKNOWN_FOR_S: Final = 2.0
-"""How long a topic may be unknown that asking does not make: somebody may have made it just now, and brokers hear of it
-one after the other."""
+"""How long a topic may be unknown that Metadata does not create: it may have been created just now, and brokers
+learn of it one after the other."""
 
 
 def learn_topic(

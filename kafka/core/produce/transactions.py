@@ -76,8 +76,8 @@ class TransactionManager:
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.on_error: Callable[[], object] = _nothing
-        """Called when the state becomes one of the two errors: whoever sends has to be told. In the middle of whatever:
-        nothing may be done to batches there."""
+        """Called when the state becomes one of the two errors: the sender has to know. It may be called in the
+        middle of anything: nothing may be done to batches there."""
         self.identity = ProducerIdAndEpoch()
         self.version = 1
         """Of the protocol, in this transaction."""
@@ -158,8 +158,8 @@ class TransactionManager:
 
     def may_send(self, queue: PartitionQueue, *, in_doubt: bool) -> bool:
         """Whether a batch of the partition may go out now. ``in_doubt``: it went out before, and may be in the log: as
-        long as nobody knows, the transaction cannot be told to end. A request that arrives behind the marker would
-        begin a transaction that nobody ends; version 1 has no other help against that (KIP-890)."""
+        long as that is unknown, EndTxn cannot be sent. A request that arrives behind the marker would
+        begin a transaction that never ends; version 1 has no other help against that (KIP-890)."""
         if self.state not in _OPEN or self._is_end_told:
             return in_doubt and self.state is not TransactionPhase.FATAL_ERROR
         if self.version >= 2:
@@ -178,9 +178,9 @@ class TransactionManager:
 
     def batch_failed(self, batch: ProducerBatch, error: BaseException) -> None:
         """A batch has failed for good. One that has a number leaves a gap: what follows it in the partition can only
-        be written under another epoch, or, where nobody gives one, when the number is used again: so it must be known
-        that it was not used. Brokers before 2.5 give no next epoch. InitProducerId without an epoch would, but would
-        also fence a producer that has taken over meanwhile (seen on 0.11.0.3 and 1.1.1)."""
+        be written under another epoch, or, where the coordinator gives none, when the number is used again: so it must
+        be known that it was not used. Brokers before 2.5 give no next epoch. InitProducerId without an epoch would,
+        but would also fence a producer that has taken over meanwhile (seen on 0.11.0.3 and 1.1.1)."""
         if batch.sequence >= 0:
             self._rewinds.setdefault(batch.queue, 0 if isinstance(error, UnknownProducerIdError) else batch.sequence)
         if transaction_error_action(TransactionRequestKind.PRODUCE, error) is not TransactionErrorAction.ABORT:

@@ -181,7 +181,7 @@ class ScramServer:
     """``credential_of`` gives what is kept of a user's password, or None. ``nonce``: random text of the caller's.
 
     Every failure has the one text that Kafka gives. Who guesses names learns all the same which there are: as with
-    Kafka (measured) a name that nobody has is refused at the first message, any other at the second.
+    Kafka (measured) an unknown name is refused at the first message, any other at the second.
     """
 
     def __init__(self, mechanism: str, credential_of: Callable[[str], ScramCredential | None], nonce: str) -> None:

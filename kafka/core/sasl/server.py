@@ -12,7 +12,7 @@ As measured on Apache Kafka 4.3.0 (KIP-43, KIP-152, KIP-368):
     DONE        all passes; with a session lifetime, SaslHandshake begins again (not twice within a second), with the
                 same mechanism and user; what comes after the lifetime, and is no SaslHandshake, is hung up on
 
-"The end" comes after ``connection.failed.authentication.delay.ms``, and so does the answer in front of it: guessing is
+"The end" comes after ``connection.failed.authentication.delay.ms``, as does the response in front of it: guessing is
 to be slow. This machine decides; the broker carries out. A session lifetime counts for old clients, too, though they
 are not told (SaslHandshake v0, SaslAuthenticate v0).
 """

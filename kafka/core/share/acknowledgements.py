@@ -94,7 +94,7 @@ def subtract_ranges(
 class PendingAcknowledgements:
     """What one partition still has to say, in any order in; sorted ranges out.
 
-    The records of what was taken are handed back with the answer, so that whoever acknowledged can be told. Ranges
+    The records of what was taken are handed back with the answer, for the acknowledgement callback. Ranges
     without records are gaps, and what came damaged or unwanted and is released.
 
     Records are kept by type, and then by offset: most often all have the same, thousands of them, and then nothing has

@@ -78,7 +78,7 @@ class ShareRecord:
         self.key = key
         self.value = value
         self._headers = headers
-        """A list; or, until somebody looks, what ``headers_of`` takes."""
+        """A list; or, until it is asked for, what ``headers_of`` takes."""
         self.delivery_count = delivery_count
         self.lock_deadline = lock_deadline
         self.owner = owner
@@ -423,7 +423,7 @@ def without_lost(records: Sequence[ShareRecord]) -> list[ShareRecord]:
 
 
 def mark_acknowledged(records: Sequence[ShareRecord]) -> list[ShareRecord]:
-    """Those that nobody acknowledged, with those whose locks are gone; from now on they count as settled."""
+    """Those that were not acknowledged, with those whose locks are gone; from now on they count as settled."""
     found: list[ShareRecord] = []
     for record in records:
         if not record.is_settled:

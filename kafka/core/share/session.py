@@ -7,7 +7,7 @@
 The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
 
 * One request in flight. A second one, on whatever connection, moves the epoch under the first (measured: the first then
-  fails with INVALID_SHARE_SESSION_EPOCH, and what it acquired reaches nobody).
+  fails with INVALID_SHARE_SESSION_EPOCH, and what it acquired reaches no consumer).
 * The request that opens a session carries no acknowledgements.
 * The session lives as long as its connection. When that ends, or the broker says SHARE_SESSION_NOT_FOUND, every lock of
   ours on this broker is gone, and so are the records held: they are reported as lost and no acknowledgement is sent for
@@ -20,7 +20,7 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
 * Partitions are listed when they are new to the session; all of the subscription's, not only the assigned ones (see
   ``kafka/share/consumer.py``).
 * A long poll that finds nothing answers acknowledgements sent with it only at its end, and does not see records that it
-  released itself. So renewals, releases and whatever somebody waits for go by ShareAcknowledge.
+  released itself. So renewals, releases and all acknowledgements that a caller waits for go by ShareAcknowledge.
 * What was acquired is read in slices: whole batches are acquired, and a few kB may hold millions of records. When the
   next slice is read is the caller's affair. Before, nothing is fetched; what is unread when its locks end is forgotten.
 * Acknowledgements that the broker could not write for the moment are said again while their locks last.
@@ -173,14 +173,13 @@ def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicId
 #
 # Three places of an answer have a code, and the same number means different things there:
 #
-#     the whole answer          SHARE_FETCH_ERRORS      the session is opened anew; what of the locks, what of the
-# acknowledgements
+#     the whole answer          SHARE_FETCH_ERRORS      the session is opened anew; locks, acknowledgements: see the row
 #     a fetched partition       SHARE_PARTITION_ERRORS  it is left alone, and the cluster's metadata is read again
 #     its acknowledgements      ACKNOWLEDGE_ERRORS      refused, or sent again: one by one, or later
 #
 # What is not in a table goes by the error's class (:func:`share_fetch_error_handling` and its like): retriable errors
-# are tried again and kept from the user, others are told. Heartbeats have a table of their own in ``membership.py``.
-# The documentation draws these.
+# are tried again and kept from the user, others are reported. Heartbeats have a table of their own in
+# ``membership.py``. The documentation draws these.
 
 
 BACKOFF_S: Final = 0.1
@@ -606,7 +605,7 @@ class ShareSession:
         return others
 
     def flush(self) -> None:
-        """Somebody waits for the acknowledgements: send them by themselves, before the next fetch."""
+        """A caller waits for the acknowledgements: send them by themselves, before the next fetch."""
         self._flush = True
 
     @property
@@ -675,7 +674,7 @@ class ShareSession:
             over = [record for record in holding.held.values() if record.lock_deadline <= now]
             for record in over:
                 del holding.held[record.offset]
-                holding.acks.take_back(record)  # a renewal now would lock what nobody works on
+                holding.acks.take_back(record)  # a renewal now would lock what no consumer processes
                 record.lose()
             lost += over
             deadlines += [record.lock_deadline for record in holding.held.values()]

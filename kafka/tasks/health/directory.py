@@ -1,7 +1,7 @@
 """The workers of an app on all machines, from their snapshots: what ``python -m kafka inspect`` reads.
 
 A worker that ended in good order says so and is gone from here. One that was killed stands here for a minute more, ever
-more *silent*; so does one whose process stands still, or that cannot reach the brokers.
+more *silent*, as does one whose process stands still, or that cannot reach the brokers.
 """
 
 from __future__ import annotations

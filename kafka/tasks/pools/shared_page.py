@@ -10,8 +10,7 @@ each word is written as a whole, by one side alone::
     2      child    sequence number of the job whose outcome it has written whole
     3      child    when that of word 1 was begun (monotonic seconds; the same clock in all processes of a machine)
     4      child    when it was last active (the same clock)
-    5      child    the process that runs the job of word 1, where that is one of its own (process_per_job.py); 0: the
-    child
+    5      child    the process that runs the job of word 1, with a process per job (process_per_job.py); else 0
     6      child    the most memory that the process of word 5 held, in bytes, once it is lost
     7      child    the CPU seconds that it used, once it is lost
     8      parent   sequence number of a job that is cancelled

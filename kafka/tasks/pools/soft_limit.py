@@ -30,7 +30,7 @@ What a task's own handler of an alarm raises is the task's, as long as it is rai
 the alarm is disarmed (:attr:`SoftLimitWindow.disarm`) by the first call that is made, and that is one of C: the
 interpreter runs handlers before a function of Python and after one of C, so there is no place between, and what was to
 come has come when that call is over. It still counts for the function: the run fails with it. Python 3.10 also runs
-them as an ``except`` block begins: what is raised there leaves the run. Whoever called that disarms in a ``try`` with
+them as an ``except`` block begins: what is raised there leaves the run. The caller disarms in a ``try`` with
 which a ``finally`` begins, the one handler of errors that 3.10 enters without a look at signals.
 """
 

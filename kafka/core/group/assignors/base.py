@@ -56,7 +56,7 @@ class Assignor(Protocol):
         ...
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
-        """This member was told what it reads."""
+        """This member has received its assignment."""
         ...
 
 

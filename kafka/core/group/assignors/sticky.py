@@ -1,4 +1,4 @@
-"""``sticky`` and ``cooperative-sticky``: as even as can be, and everybody keeps what he may keep (KIP-54, KIP-341).
+"""``sticky`` and ``cooperative-sticky``: as even as can be, and each member keeps what it may keep (KIP-54, KIP-341).
 
 Both share by the same rules (``sticky.py``, ``sticky.py``). They differ in how the leader learns who had what, and in
 what becomes of a partition that changes hands. ``sticky`` members have given up everything when they join, and remember
@@ -24,11 +24,11 @@ from kafka.wire.codec import decode_from, encode
 from kafka.wire.message import Message, Struct, field
 from kafka.wire.types import Int32, String
 
-# Sticky assignment where all members read the same topics: everybody has as many partitions, or one more.
+# Sticky assignment where all members read the same topics: all have as many partitions, or one more.
 #
-# First everybody keeps what he had, up to his due; in the order of the members, as many as there are odd partitions
-# keep one more. Then the rest goes round, first to who has too few, then to who has just enough; with racks, first to
-# who stands near (KIP-881).
+# First each member keeps what it had, up to its due; in the order of the members, as many as there are odd partitions
+# keep one more. Then the rest goes round, first to members that have too few, then to those that have just enough;
+# with racks, first to members near a replica (KIP-881).
 
 
 def share_equally(
@@ -52,8 +52,8 @@ def share_equally(
 
 
 class _EqualShares:
-    """Who has what so far. ``_hungry``: who has less than everybody gets; ``_content``: who has just that, and may get
-    one of the odd ones (``_odd`` of them are left)."""
+    """The assignment so far. ``_hungry``: members below the least share; ``_content``: members that have just that,
+    and may get one of the odd partitions (``_odd`` of them are left)."""
 
     def __init__(
         self, member_ids: Mapping[str, object], count: int, disputed: Set[TopicPartition], racks: Racks
@@ -70,7 +70,7 @@ class _EqualShares:
         self._content: list[str] = []
 
     def keep(self, held: Mapping[str, Sequence[TopicPartition]]) -> None:
-        """Everybody keeps what he may."""
+        """Each member keeps what it may."""
         for member_id, partitions in held.items():
             near: list[TopicPartition] = []
             for partition in partitions:
@@ -145,7 +145,7 @@ class _EqualShares:
                 self._give(next(content), partition)
 
     def _fill_up(self) -> None:
-        """Somebody has one of the odd partitions; when they are gone, who has just enough is not looked at again."""
+        """An odd partition was given; when none is left, members that have just enough are not looked at again."""
         self._odd -= 1
         if not self._odd:
             self._content.clear()
@@ -341,8 +341,8 @@ class OwnedPartitions(NamedTuple):
 
 
 class PreviousOwners(NamedTuple):
-    """What all members had. ``held``: what nobody has a better claim to; ``disputed``: two said the same of the same
-    generation. Members stand in the order in which Java goes through them."""
+    """What all members had. ``held``: what no other member has a better claim to; ``disputed``: two said the same of
+    the same generation. Members stand in the order in which Java goes through them."""
 
     held: dict[str, list[TopicPartition]]
     disputed: frozenset[TopicPartition]

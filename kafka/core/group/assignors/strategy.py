@@ -279,7 +279,7 @@ def _make(one: Any) -> Assignor:
             known = ", ".join(ASSIGNORS)
             raise IllegalArgumentError(f"no assignor {one!r}; there are {known}")
         return ASSIGNORS[one]()
-    # A class of ours that nobody has changed needs no translation of what goes in and comes out.
+    # A built-in class that was not changed needs no translation of what goes in and comes out.
     own_name = getattr(one if isinstance(one, type) else type(one), "__dict__", {}).get("built_in")
     if own_name is not None:
         return ASSIGNORS[own_name]()
