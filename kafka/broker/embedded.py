@@ -58,17 +58,17 @@ def ensure_running(
     Errors: :class:`EmbeddedBrokerError`, :class:`~kafka.errors.KafkaTimeoutError`.
     """
     path = os.path.abspath(os.path.expanduser(data_dir))
-    give_up_at = time.monotonic() + timeout_s
+    deadline = time.monotonic() + timeout_s
     try:
         prepare_directory(path)
         with starter_lock(path, timeout_s) as held:
             if not held:
                 raise KafkaTimeoutError(f"another process has been starting the broker of {path} for {timeout_s:g} s")
-            state = _wait_for_answer(path, give_up_at) if has_broker(path) else None
+            state = _wait_for_answer(path, deadline) if has_broker(path) else None
             if state is not None:
                 log.info("the embedded broker of %s is process %d at %s", path, state.pid, state.bootstrap)
             else:
-                state = _start(path, give_up_at, idle_s, arguments)
+                state = _start(path, deadline, idle_s, arguments)
                 log.info("started the embedded broker of %s: process %d at %s", path, state.pid, state.bootstrap)
             return RunningEmbeddedBroker(state.bootstrap, state.pid, path)
     except OSError as error:
@@ -77,11 +77,12 @@ def ensure_running(
 
 
 def is_running(data_dir: str) -> bool:
-    """Whether the broker of ``data_dir`` runs; starts and makes nothing."""
+    """Whether the broker of ``data_dir`` runs; starts and creates nothing."""
     return has_broker(os.path.abspath(os.path.expanduser(data_dir)))
 
 
-def _start(path: str, give_up_at: float, idle_s: float, arguments: tuple[str, ...]) -> BrokerState:
+def _start(path: str, deadline: float, idle_s: float, arguments: tuple[str, ...]) -> BrokerState:
+    """Start the broker's process, and wait until it answers."""
     if not sys.executable:
         raise EmbeddedBrokerError("there is no Python interpreter to start the broker with (sys.executable is empty)")
     with open(os.path.join(path, LOG_NAME), "ab", opener=open_private) as log_file:
@@ -90,12 +91,12 @@ def _start(path: str, give_up_at: float, idle_s: float, arguments: tuple[str, ..
     while True:
         state = read_state(path)
         if state is not None and state.pid == process.pid and _answers(state):
-            _forget(process)
+            _detach(process)
             return state
         code = process.poll()
         if code is not None:
             raise EmbeddedBrokerError(f"the broker of {path} ended with code {code}: {_last_line(path, log_start)}")
-        if time.monotonic() >= give_up_at:
+        if time.monotonic() >= deadline:
             process.kill()
             process.wait()
             raise KafkaTimeoutError(f"the broker of {path} did not answer in time; its log is {path}/{LOG_NAME}")
@@ -103,6 +104,7 @@ def _start(path: str, give_up_at: float, idle_s: float, arguments: tuple[str, ..
 
 
 def _spawn(path: str, log_file: IO[bytes], idle_s: float, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    """Start ``python -m kafka broker`` in a session of its own, with this package first in its path."""
     _reap()
     package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     python_path = os.environ.get("PYTHONPATH")
@@ -126,43 +128,44 @@ def _spawn(path: str, log_file: IO[bytes], idle_s: float, arguments: tuple[str, 
 
 
 _children: Final[set[int]] = set()
-"""The brokers that this process has started, for as long as the system keeps what became of them for us."""
+"""Process ids of the brokers that this process has started and not reaped yet."""
 
 
-def _forget(process: subprocess.Popen[bytes]) -> None:
-    """It goes on without us: no warning when the object goes, no claim that its code is ours to know."""
+def _detach(process: subprocess.Popen[bytes]) -> None:
+    """Let the process go on without its ``Popen``, which would warn of a running process when it is deleted."""
     process.returncode = 0
     _children.add(process.pid)
 
 
 def _reap() -> None:
-    """Let go of the brokers that have ended: of several one after another, one at most stays behind as a zombie."""
+    """Reap the brokers that have ended: of several started one after another, at most one remains a zombie."""
     for pid in list(_children):
         try:
             has_ended = os.waitpid(pid, os.WNOHANG)[0] == pid
-        except ChildProcessError:  # after a fork it is the parent's
+        except ChildProcessError:  # after a fork it is the parent's child
             has_ended = True
         if has_ended:
             _children.discard(pid)
 
 
-def _wait_for_answer(path: str, give_up_at: float) -> BrokerState | None:
-    """The broker that holds the directory, as soon as it answers (it may be starting still); None when it has ended
-    meanwhile."""
+def _wait_for_answer(path: str, deadline: float) -> BrokerState | None:
+    """The broker that has the directory's lock, as soon as it answers (it may still be starting); None when it has
+    ended meanwhile."""
     while True:
         state = read_state(path)
         if state is not None and _answers(state):
             return state
         if not has_broker(path):
             return None
-        if time.monotonic() >= give_up_at:
-            who = f"process {state.pid} at {state.bootstrap}" if state is not None else "a process that tells no port"
+        if time.monotonic() >= deadline:
+            who = f"process {state.pid} at {state.bootstrap}" if state is not None else "a process of an unknown port"
             raise KafkaTimeoutError(f"the broker of {path}, {who}, does not answer; is it stopped?")
         time.sleep(_POLL_S)
 
 
 def _answers(state: BrokerState) -> bool:
-    """Whether a broker answers there. Asked under the starters' lock: so it knows of us before it could end as idle."""
+    """Whether a broker answers there. Called under the starters' lock, so that the broker counts this client before it
+    could shut down as idle."""
     if not state.is_loopback:
         raise EmbeddedBrokerError(
             f"the broker of this directory, process {state.pid}, listens at {state.bootstrap}, and embedded: connects "
@@ -181,4 +184,4 @@ def _last_line(path: str, start: int) -> str:
     with open(os.path.join(path, LOG_NAME), "rb", opener=open_private) as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it logged nothing"

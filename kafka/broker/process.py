@@ -1,4 +1,4 @@
-"""A broker with all that it runs on: loop, sockets, signals, state file, the end for idleness.
+"""A broker with all that it runs on: loop, sockets, file thread, signals, state file, shutdown when idle.
 
 ``python -m kafka broker`` runs one in its main thread, ``kafka.testing`` one in a thread of its own. Rules of ending:
 SIGTERM, SIGINT, SIGHUP (unless ``nohup`` has it ignored) and :meth:`RunningBroker.stop` end it well (all is flushed and
@@ -62,7 +62,7 @@ class BackgroundThread:
         self._thread: threading.Thread | None = None
 
     def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Have ``work`` done by the thread, and ``done`` called with its result on the loop."""
+        """Run ``work`` in the thread, and call ``done`` with its result on the loop."""
         if self._thread is None:
             thread = threading.Thread(target=self._serve, name="embedded-broker-files", daemon=True)
             try:
@@ -79,7 +79,7 @@ class BackgroundThread:
         self._work.put((work, done))
 
     def drain(self) -> None:
-        """On the loop's thread: wait for all that is under way, and call what is to be called."""
+        """On the loop's thread: wait for all submitted work, and call its ``done`` callbacks."""
         while self._under_way:
             self._finish(*self._results.get())
 
@@ -102,7 +102,7 @@ class BackgroundThread:
                 self._loop.call_soon_threadsafe(self._take_results)
 
     def _take_results(self) -> None:
-        """What ``drain`` has not taken already."""
+        """Call the ``done`` callbacks that ``drain`` has not called already."""
         while not self._results.empty():
             self._finish(*self._results.get())
         self.on_done()
@@ -115,7 +115,7 @@ class BackgroundThread:
 
 
 OWN: Final = 8
-"""What a broker holds from its start to its end: the lock of its directory, its listeners, the pair for signals."""
+"""Descriptors of a broker from start to end: the lock of its directory, its listeners, the pair for signals."""
 
 MOMENTARY: Final = 16
 """What may be open for a moment: a module that is imported, a seal or state file and its directory, a log that is
@@ -163,7 +163,7 @@ def plan_descriptors(limit: int | None, taken: int) -> DescriptorPlan:
 
 
 def descriptor_limit() -> int | None:
-    """How many open files this process may have; None: any number, or the system does not tell."""
+    """The process's limit of open files; None: there is none, or it is unknown."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -173,7 +173,7 @@ def descriptor_limit() -> int | None:
 
 
 def open_descriptors() -> int:
-    """How many this process has."""
+    """The number of open descriptors of this process."""
     for directory in ("/proc/self/fd", "/dev/fd"):
         with contextlib.suppress(OSError):
             return len(os.listdir(directory)) - 1  # the listing's own
@@ -181,7 +181,7 @@ def open_descriptors() -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process have as many open files as the system allows it: a connection is one, and so is a segment."""
+    """Raise the soft limit of open files to the hard one: each connection and each open segment is one."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -213,7 +213,7 @@ def tune_garbage_collector() -> None:
 
 
 class ListenError(KafkaError):
-    """The address cannot be had."""
+    """The address cannot be bound."""
 
 
 class BrokerOptions(NamedTuple):
@@ -333,7 +333,7 @@ class RunningBroker:
             self._loop.close()
 
     def stop(self) -> None:
-        """From any thread: let :meth:`run` return. Nothing when it has."""
+        """From any thread: let :meth:`run` return; does nothing when it has."""
         if self._loop.is_usable:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -448,7 +448,7 @@ class RunningBroker:
 
 
 def _same_port_as(spec: ListenerSpec, last: BrokerState) -> ListenerSpec:
-    """A listener that may have any port gets the one that it had."""
+    """A listener with port 0 gets the port that it had at the last start."""
     if spec.port:
         return spec
     place = last.listeners.get(spec.name)
@@ -457,7 +457,7 @@ def _same_port_as(spec: ListenerSpec, last: BrokerState) -> ListenerSpec:
 
 
 def _ending_signals() -> list[int]:
-    """SIGHUP comes when a terminal is closed: a good end is better than the default, which is none."""
+    """SIGHUP comes when a terminal is closed: its default would end the process without closing the logs."""
     found = [signal.SIGTERM, signal.SIGINT]
     hangup = getattr(signal, "SIGHUP", None)
     if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
