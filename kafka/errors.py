@@ -169,6 +169,10 @@ class KafkaProtocolError(KafkaError):
         self.api = api
         self.node = node
 
+    def add_node(self, node: str | None) -> None:
+        """Name the node, unless one is named already."""
+        self.node = self.node or node or None
+
     def __str__(self) -> str:
         where = ", ".join(
             f"{name} {value}"

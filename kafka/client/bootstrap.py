@@ -110,6 +110,7 @@ class Bootstrap:
         *,
         find_at_once: bool = False,
     ) -> None:
+        """``find_servers``: finds the servers before each round but the first; ``find_at_once``: before that, too."""
         self._servers = list(servers)
         self._network = network
         self._settings = settings

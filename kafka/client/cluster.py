@@ -663,6 +663,7 @@ class MetadataRefresher:
         rebootstrap: Callable[[str], object] | None = None,
         trigger_s: float = 300.0,
     ) -> None:
+        """``on_updated`` is called after each response."""
         self._loop = loop
         self._cluster = cluster
         self._send = send

@@ -823,7 +823,7 @@ def close_reason(error: BaseException | None) -> str:
 def with_node(error: KafkaError, name: str) -> KafkaError:
     """The error with the node in front of its text."""
     if isinstance(error, KafkaProtocolError):
-        error.node = error.node or name
+        error.add_node(name)
         return error
     with suppress(TypeError):
         other = type(error)(f"{name}: {error.args[0] if error.args else ''}")

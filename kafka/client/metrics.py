@@ -68,6 +68,7 @@ class ClientMetrics:
         rows: Iterable[Row] = (),
         gauges: Mapping[str, Callable[[], float]] | None = None,
     ) -> None:
+        """Registers itself with the client: for its traffic, and for new metadata."""
         self.measurements = Measurements(settings, client.loop.time)
         self.client = client
         self.clock = client.loop.time

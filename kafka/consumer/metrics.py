@@ -216,12 +216,12 @@ class ConsumerMetrics(PolledMetrics):
         with self._driver.lock:
             positions = dict(self._fetcher.positions)
         for partition in self._partitions.keys() - positions.keys():
-            self.measurements.forget(self._partitions.pop(partition))
+            self.measurements.remove(self._partitions.pop(partition))
         for partition in positions:
             if partition not in self._partitions:
                 self._partitions[partition] = self._measure_partition(partition)
         for topic in self._topics.keys() - {partition.topic for partition in positions}:
-            self.measurements.forget(self._topics.pop(topic))
+            self.measurements.remove(self._topics.pop(topic))
 
     def _measure_partition(self, partition: TopicPartition) -> Measured:
         fetcher = self._fetcher

@@ -199,5 +199,5 @@ class ClientConnection:
         return in_flight.popleft()
 
     def _fail(self, fault: KafkaProtocolError) -> None:
-        fault.node = fault.node or self.node or None
+        fault.add_node(self.node)
         self.failed = fault

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from kafka.metrics.measured import Measured, Measurements, Row
-from kafka.metrics.registry import AbstractMetricsReporter, KafkaMetric, MetricName, Metrics
+from kafka.metrics.registry import (
+    AbstractMetricsReporter,
+    KafkaMetric,
+    Measured,
+    Measurements,
+    MetricName,
+    Metrics,
+    Row,
+)
 from kafka.metrics.stats import Sampled
 
 __all__ = [

@@ -131,6 +131,7 @@ class TlsTransport(Transport, TransportHandler):
     """One connection: made by :class:`TlsNetwork`, or by hand with :meth:`attach` over any transport."""
 
     def __init__(self, network: TlsNetwork, handler: TransportHandler | None, *, is_server: bool) -> None:
+        """``handler``: None until a server's ``accept`` has given it."""
         self.handler = handler
         self.is_server = is_server
         self.is_open = False
