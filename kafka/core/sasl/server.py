@@ -4,13 +4,13 @@ As measured on Apache Kafka 4.3.0 (KIP-43, KIP-152, KIP-368):
 
     START       ApiVersions, once     -> passes; when it went well: VERSIONS
                 SaslHandshake         -> v0: TOKENS, v1: REQUESTS; unknown mechanism: 33, and the end
-                anything else         -> hang up
+                anything else         -> close the connection
     VERSIONS    SaslHandshake alone
     REQUESTS    SaslAuthenticate      -> a step of the mechanism: again REQUESTS, or DONE; refused: 58, and the end
                 ApiVersions, SaslHandshake -> ILLEGAL_SASL_STATE (34), and the end; anything else -> the end
     TOKENS      frames that are tokens, without Kafka's headers; refused: the end without a word
     DONE        all passes; with a session lifetime, SaslHandshake begins again (not twice within a second), with the
-                same mechanism and user; what comes after the lifetime, and is no SaslHandshake, is hung up on
+                same mechanism and user; what comes after the lifetime, and is no SaslHandshake, closes the connection
 
 "The end" comes after ``connection.failed.authentication.delay.ms``, as does the response in front of it: guessing is
 to be slow. This machine decides; the broker carries out. A session lifetime counts for old clients, too, though they
