@@ -1,11 +1,11 @@
-"""Every setting of every client, once: name, check, default, unit, who has it, what it does.
+"""Every setting of every client, once: name, check, default, unit, clients, documentation.
 
-:func:`resolve` turns what a user gave into the full settings of one client. An unknown name is an error that
-says the nearest known one; a name that kafka-python has and this version does not honour yet is an error that says so,
-because a setting that is taken and ignored is worse than none.
+:func:`resolve` turns the user's values into the full settings of one client. An unknown name is an error that suggests
+the nearest known one; a setting of kafka-python that this version does not honour yet is an error that says so, because
+a setting that is accepted and ignored is worse than none.
 
-To add a setting: a row in :data:`SETTINGS` (and, when it stood there, one less in :data:`NOT_YET`). The reference page
-of the documentation is drawn from both tables. What values may be is checked by ``config_checks.py``.
+To add a setting: a row in :data:`SETTINGS` (and, when it was there, one less in :data:`NOT_YET`). The reference page of
+the documentation is drawn from both tables. Values are checked by the functions of ``validation.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
-from kafka.config_checks import (
+from kafka.errors import KafkaConfigurationError
+from kafka.validation import (
     SECURITY_PROTOCOLS,
     Check,
     acks,
@@ -52,11 +53,10 @@ from kafka.config_checks import (
     ssl_context,
     text,
     token_provider,
-    topic_names,
+    topics,
     word_of,
 )
-from kafka.config_checks import Secret as Secret
-from kafka.errors import KafkaConfigurationError
+from kafka.validation import Secret as Secret
 
 CLIENTS: Final = ("client", "producer", "consumer", "share", "admin")
 ALL: Final = frozenset(CLIENTS)
@@ -74,7 +74,7 @@ class Setting:
     clients: frozenset[str] = ALL
     defaults: Mapping[str, Any] = field(default_factory=dict)
     is_secret: bool = False
-    """No error shows what was given."""
+    """Errors do not show the value."""
 
     def default_for(self, client: str) -> Any:
         return self.defaults.get(client, self.default)
@@ -170,7 +170,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "Connect through this proxy: socks5://, socks5h:// (the proxy looks names up) or http:// (CONNECT), then "
             "[NAME:PASSWORD@]HOST[:PORT].", is_secret=True),
     Setting("socks5_proxy", optional(secret), None, "The former name of proxy_url.", is_secret=True),
-    Setting("bootstrap_topics_filter", topic_names, (),
+    Setting("bootstrap_topics_filter", topics, (),
             "Topics whose metadata is read from the start."),
     Setting("metadata_recovery_strategy", one_of("rebootstrap", "none"), "rebootstrap",
             "What to do when no known broker can be reached: ask the bootstrap servers again, their names looked up "
@@ -333,7 +333,7 @@ BY_NAME: Final[dict[str, Setting]] = {setting.name: setting for setting in SETTI
 
 
 def settings_of(client: str) -> list[Setting]:
-    """The rows that ``client`` (one of :data:`CLIENTS`) has, in the table's order."""
+    """The settings of ``client`` (one of :data:`CLIENTS`), in the table's order."""
     if client not in ALL:
         raise ValueError(f"no such client: {client!r}")
     return [setting for setting in SETTINGS if client in setting.clients]
@@ -345,33 +345,34 @@ def defaults(client: str) -> dict[str, Any]:
 
 
 def resolve(client: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings of ``client``: what was given, checked, over the defaults.
+    """All settings of ``client``: the ``given`` values, checked, over the defaults.
 
     KafkaConfigurationError for an unknown name (with the nearest known one), for one that this client does not have,
-    and for a value that cannot be. None for a setting that this version does not have asks for nothing, and is nothing.
+    and for an invalid value. None for a setting that this version does not have is ignored.
     """
-    found = defaults(client)
+    settings = defaults(client)
     for name, value in given.items():
         if value is None and name in NOT_YET:
             continue
-        if name not in found:
-            raise KafkaConfigurationError(_unknown(client, name, found))
-        found[name] = check(name, value)
-    return found
+        if name not in settings:
+            raise KafkaConfigurationError(_unknown(client, name, settings))
+        settings[name] = check(name, value)
+    return settings
 
 
 def as_given(settings: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A client's resolved settings for people to look at: ``bootstrap_servers`` in the shape in which they came."""
+    """A client's resolved settings for display: ``bootstrap_servers`` as the user passed them."""
     return {**settings, "bootstrap_servers": given.get("bootstrap_servers", settings["bootstrap_servers"])}
 
 
 def narrow(client: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Of another client's resolved settings, those that ``client`` has, too: what a producer hands its KafkaClient."""
+    """Of another client's resolved settings, those that ``client`` has, too: a producer passes these to its
+    KafkaClient."""
     return {setting.name: settings[setting.name] for setting in settings_of(client) if setting.name in settings}
 
 
 def check(name: str, value: Any) -> Any:
-    """``value`` as the setting ``name`` wants it; KafkaConfigurationError when it cannot be."""
+    """``value`` converted and checked for the setting ``name``; KafkaConfigurationError when it is invalid."""
     setting = BY_NAME[name]
     try:
         return setting.check(value)
@@ -382,7 +383,7 @@ def check(name: str, value: Any) -> Any:
 
 
 def _may_be_secret(name: str, value: Any) -> bool:
-    """A key in the place of its file, a token in the place of what gives it."""
+    """A PEM text instead of the path of its file, or a token instead of its provider."""
     if name == "sasl_oauth_token_provider":
         return isinstance(value, (str, bytes))
     return b"-----BEGIN" in value if isinstance(value, bytes) else isinstance(value, str) and "-----BEGIN" in value
@@ -394,5 +395,5 @@ def _unknown(client: str, name: str, known: Iterable[str]) -> str:
     setting = BY_NAME.get(name)
     if setting is not None:
         return f"{name}: a setting of {' and '.join(sorted(setting.clients))}, not of {client}"
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return f"{name}: no such setting" + (f"; did you mean {near[0]}?" if near else "")
+    nearest = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"{name}: no such setting" + (f"; did you mean {nearest[0]}?" if nearest else "")

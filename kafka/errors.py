@@ -4,8 +4,8 @@ Whose fault it was decides the family:
 
 * :class:`IllegalStateError`, :class:`IllegalArgumentError`, :class:`KafkaConfigurationError`: the caller misused us.
 * :class:`KafkaProtocolError` and below: the peer's bytes broke the protocol.
-* :class:`BrokerResponseError` and below: the broker said no; ``errno`` is its code.
-* :class:`RetriableError` without an ``errno``: the network failed, or the answer did not come in time.
+* :class:`BrokerResponseError` and below: the broker returned an error; ``errno`` is its code.
+* :class:`RetriableError` without an ``errno``: the network failed, or the response did not come in time.
 
 Across the families, a transaction's errors say what can still be done: :class:`AbortableTransactionError`,
 :class:`FatalTransactionError`.
@@ -69,7 +69,7 @@ class KafkaConfigurationError(KafkaError, ValueError):
 
 
 class UnsupportedCodecError(KafkaError):
-    """A compression codec whose library is not installed, or a codec number that Kafka does not define."""
+    """A compression codec whose library is not installed, or that does not exist."""
 
 
 class CommitFailedError(KafkaError):
@@ -101,12 +101,12 @@ class LogTruncationError(KafkaError):
         self.positions = dict(positions or {})
 
     def __str__(self) -> str:
-        told = [
+        lines = [
             f"{topic}-{number}, read up to offset {self.positions.get((topic, number))}, "
-            + ("does not know what was read" if found is None else f"was truncated to offset {found.offset}")
-            for (topic, number), found in self.divergent_offsets.items()
+            + ("does not know what was read" if divergent is None else f"was truncated to offset {divergent.offset}")
+            for (topic, number), divergent in self.divergent_offsets.items()
         ]
-        return "; ".join(told) or "the log was truncated below the consumer's position"
+        return "; ".join(lines) or "the log was truncated below the consumer's position"
 
 
 class TransactionAbortedError(KafkaError):
@@ -140,7 +140,7 @@ class UnrecognizedBrokerVersion(KafkaError):
 
 class AuthenticationError(KafkaError):
     """Who we are, or who the broker is, could not be shown: a wrong password, a certificate that is refused, settings
-    that do not fit the listener. The same call will fail again until they are changed, so it is not retried.
+    that do not fit the listener. The same call will fail again until they are changed, so nothing tries again.
     """
 
 
@@ -202,7 +202,7 @@ class InvalidMetadataError(RetriableError):
 
 
 class KafkaConnectionError(InvalidMetadataError):
-    """A connection could not be made, or ended before the answer."""
+    """A connection could not be made, or ended before the response."""
 
 
 class UnknownBrokerIdError(InvalidMetadataError):
@@ -218,7 +218,7 @@ class Cancelled(RetriableError):
 
 
 class CorrelationIdError(RetriableError, KafkaProtocolError):
-    """An answer that carries another request's correlation id."""
+    """A response that carries another request's correlation id."""
 
 
 class KafkaTimeoutError(RetriableError):
@@ -226,7 +226,7 @@ class KafkaTimeoutError(RetriableError):
 
 
 class InvalidTopicMetadataError(InvalidMetadataError, KafkaProtocolError):
-    """An answer to Metadata whose partitions of a topic cannot be: they are not 0 to n-1, each of them once."""
+    """A Metadata response whose partitions of a topic are invalid: they are not 0 to n-1, each of them once."""
 
 
 class MetadataEmptyBrokerList(RetriableError):
@@ -245,11 +245,11 @@ class NoBrokersAvailable(RetriableError):
     """None of ``bootstrap_servers`` could be reached."""
 
 
-# -- the broker said no -----------------------------------------------------------------------------------------------
+# -- errors of the broker ---------------------------------------------------------------------------------------------
 
 
 class BrokerResponseError(KafkaError):
-    """An error code in a broker's answer: ``errno`` is the code, ``message`` its name in Kafka's documentation,
+    """An error code in a broker's response: ``errno`` is the code, ``message`` its name in Kafka's documentation,
     ``description`` the same in words."""
 
     errno: int | None = None
@@ -978,13 +978,13 @@ RecordTooLargeError = MessageSizeTooLargeError
 
 
 def _by_code() -> dict[int, type[BrokerResponseError]]:
-    found: dict[int, type[BrokerResponseError]] = {}
+    classes: dict[int, type[BrokerResponseError]] = {}
     for value in list(globals().values()):
         if isinstance(value, type) and issubclass(value, BrokerResponseError) and "errno" in vars(value):
             code = value.errno
             if code is not None:
-                found[code] = value
-    return found
+                classes[code] = value
+    return classes
 
 
 ERRORS_BY_CODE: dict[int, type[BrokerResponseError]] = _by_code()
@@ -1000,7 +1000,7 @@ def for_code(code: int) -> type[BrokerResponseError]:
     return ERRORS_BY_CODE.get(code) or _unheard_of(code)
 
 
-@lru_cache(maxsize=1024)  # an answer of a million partitions may have a code of its own for each
+@lru_cache(maxsize=1024)  # a response of a million partitions may have a different code for each
 def _unheard_of(code: int) -> type[BrokerResponseError]:
     return type("UnknownError", (UnknownError,), {"errno": code, "message": f"UNKNOWN_CODE_{code}"})
 
@@ -1020,13 +1020,13 @@ _G = TypeVar("_G", bound=TransactionError)
 
 
 def _regrouped(error: BaseException, group: type[_G], hint: str) -> _G:
-    found: Any = type(error)
-    if issubclass(found, TransactionError) and not issubclass(found, group):
-        found = group  # an error of the other group: its class would say both
-    if not issubclass(found, group):
+    error_class: Any = type(error)
+    if issubclass(error_class, TransactionError) and not issubclass(error_class, group):
+        error_class = group  # an error of the other group: its class would say both
+    if not issubclass(error_class, group):
         other: Any = group
-        found = _class_in_both(found, other)
-    constructor: Any = found
+        error_class = _class_in_both(error_class, other)
+    constructor: Any = error_class
     again: _G = constructor.__new__(constructor)
     again.__dict__.update(error.__dict__)
     text = str(error.args[0]) if error.args else ""
@@ -1036,9 +1036,9 @@ def _regrouped(error: BaseException, group: type[_G], hint: str) -> _G:
 
 
 @lru_cache(maxsize=1024)
-def _class_in_both(found: Any, group: Any) -> type[Any]:
-    bases = (group,) if issubclass(group, found) else (group, found)
-    return type(found.__name__, bases, {"__doc__": found.__doc__, "__module__": __name__})
+def _class_in_both(error_class: Any, group: Any) -> type[Any]:
+    bases = (group,) if issubclass(group, error_class) else (group, error_class)
+    return type(error_class.__name__, bases, {"__doc__": error_class.__doc__, "__module__": __name__})
 
 
 def raise_for_code(code: int, text: str = "") -> None:

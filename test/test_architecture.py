@@ -29,17 +29,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "structs": (),
     "future": ("errors",),
     "log_limit": (),
-    "config_checks": ("errors", "structs"),
-    "config": ("config_checks", "errors", "structs", "future"),
+    "validation": ("errors", "structs"),
+    "config": ("validation", "errors", "structs", "future"),
     "net": ("_native", "errors", "future"),
     "sasl": (),
     "wire": ("errors",),
     "protocol": ("wire", "errors"),
     "records": ("_compiled", "_native", "wire", "errors"),
-    "core": ("_compiled", "_native", "protocol", "records", "wire", "errors", "structs", "future", "config"),
+    "core": (
+        "_compiled", "_native", "protocol", "records", "wire", "errors", "structs", "future", "config", "validation",
+    ),
     "client": (
         "bootstrap", "_native", "_version", "core", "metrics", "net", "protocol", "records", "wire", "errors",
-        "structs", "future", "config",
+        "structs", "future", "config", "validation",
     ),
     "metrics": (),
     "partitioner": ("core",),
@@ -47,19 +49,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "serializer": (),
     "producer": (
         "client", "metrics", "partitioner", "_compiled", "_native", "_version", "core", "net", "protocol", "records",
-        "wire", "errors", "structs", "future", "config",
+        "wire", "errors", "structs", "future", "config", "validation",
     ),
     "consumer": (
         "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
-        "config",
+        "config", "validation",
     ),
     "share": (
         "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
-        "config",
+        "config", "validation",
     ),
     "admin": (
         "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
-        "config",
+        "config", "validation",
     ),
     "broker": (
         "core.connection", "core.sasl", "core.serving", "core.states",
@@ -102,7 +104,7 @@ IMPURE_MODULES = frozenset(
 
 # What is not of the standard library -> the packages and modules that may import it.
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
-    "six": ("config_checks", "core", "client", "producer", "consumer", "share", "admin", "tasks", "cli"),
+    "six": ("validation", "core", "client", "producer", "consumer", "share", "admin", "tasks", "cli"),
     "crcmod": ("wire.crc32c",),
     "crc32c": ("wire.crc32c",),
     "google_crc32c": ("wire.crc32c",),

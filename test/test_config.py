@@ -9,8 +9,8 @@ import pytest
 
 from kafka import IsolationLevel, KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.config import CLIENTS, NOT_YET, SETTINGS, narrow, resolve, settings_of
-from kafka.config_checks import FOREVER_MS
 from kafka.errors import KafkaConfigurationError
+from kafka.validation import FOREVER_MS
 
 
 def test_each_setting_stands_once_with_a_text_and_known_clients() -> None:

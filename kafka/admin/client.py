@@ -68,6 +68,7 @@ from kafka.structs import (
     TopicPartition,
     TopicPartitionReplica,
 )
+from kafka.validation import is_integer, is_number
 
 T = TypeVar("T")
 
@@ -80,8 +81,7 @@ def timeout_seconds(timeout_ms: float | None, default_s: float) -> float:
     IllegalArgumentError."""
     if timeout_ms is None:
         return default_s
-    is_number = isinstance(timeout_ms, (int, float)) and not isinstance(timeout_ms, bool)
-    if not is_number or not timeout_ms >= 0:
+    if not is_number(timeout_ms) or not timeout_ms >= 0:
         raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: a number of milliseconds, 0 or more")
     return min(timeout_ms, MAX_TIMEOUT_MS) / 1000 or default_s
 
@@ -776,7 +776,7 @@ class KafkaAdminClient(HasTelemetry):
     def get_broker_version_data(self, broker_id: int) -> BrokerVersionData:
         """What this broker speaks and the release that it looks like: ``api_versions``, ``broker_version`` ((4, 3)),
         ``broker_version_str``, ``api_version(request)``. UnknownBrokerIdError for one that is not in the cluster."""
-        if not isinstance(broker_id, int) or isinstance(broker_id, bool):
+        if not is_integer(broker_id):
             raise IllegalArgumentError(f"broker_id={broker_id!r}: a broker's number")
         return BrokerVersionData(self._run(self._ranges_of(broker_id)))
 

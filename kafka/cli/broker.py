@@ -117,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--control-fd",
         type=int,
         metavar="N",
-        help="an inherited socket over which kafka.testing tells what is to go wrong; it is of no use to anybody else",
+        help="an inherited socket over which kafka.testing injects faults; it is for kafka.testing alone",
     )
     parser.add_argument("--log-level", choices=LEVELS, default="warning", help="(default: %(default)s)")
 
@@ -157,14 +157,14 @@ def _release(text: str) -> str:
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
     """All settings: those of the options for listeners, over them the file, over it ``--set``."""
-    found = tls_settings(args.certificate, args.key, None, args.ca, args.client_auth)
+    settings = tls_settings(args.certificate, args.key, None, args.ca, args.client_auth)
     if args.listeners:
-        found["listeners"] = ",".join(args.listeners)
+        settings["listeners"] = ",".join(args.listeners)
     if args.users:
-        found["sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
-    found |= {**(read_properties(args.settings_file) if args.settings_file else {}), **dict(args.settings)}
-    _check_effect(args, found)
-    return found
+        settings["sasl.enabled.mechanisms"] = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+    settings |= {**(read_properties(args.settings_file) if args.settings_file else {}), **dict(args.settings)}
+    _check_effect(args, settings)
+    return settings
 
 
 def _check_effect(args: argparse.Namespace, settings: Mapping[str, str]) -> None:
@@ -176,9 +176,9 @@ def _check_effect(args: argparse.Namespace, settings: Mapping[str, str]) -> None
     has_tls = any("SSL" in each for each in protocols)
     has_sasl = any("SASL" in each for each in protocols)
     tls = ("certificate", "key", "ca", "client_auth")
-    given = [f"--{name.replace('_', '-')}" for name in tls if getattr(args, name) not in (None, "none")]
-    if given and not has_tls:
-        raise CommandError(f"{given[0]} has no effect without TLS: add --listener SSL://HOST:PORT, or SASL_SSL")
+    options = [f"--{name.replace('_', '-')}" for name in tls if getattr(args, name) not in (None, "none")]
+    if options and not has_tls:
+        raise CommandError(f"{options[0]} has no effect without TLS: add --listener SSL://HOST:PORT, or SASL_SSL")
     if args.users and not has_sasl:
         raise CommandError("--users has no effect without SASL: add --listener SASL_SSL://HOST:PORT, or SASL_PLAINTEXT")
     if has_tls and not any("ssl.keystore." in name for name in settings):
@@ -188,7 +188,7 @@ def _check_effect(args: argparse.Namespace, settings: Mapping[str, str]) -> None
 
 
 def _protocols(settings: Mapping[str, str]) -> list[str]:
-    """Those of the listeners, as far as their names can be read; the broker itself says what is wrong with them."""
+    """Those of the listeners, as far as their names can be read; the broker itself reports their errors."""
     places = settings.get("listeners", "PLAINTEXT://").split(",")
     pairs = settings.get("listener.security.protocol.map", "").upper().split(",")
     by_name = dict(pair.strip().split(":", 1) for pair in pairs if ":" in pair)

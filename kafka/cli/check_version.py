@@ -1,6 +1,6 @@
 """``python -m kafka check-version HOST:PORT``: the broker's release, the APIs that it speaks beside ours, its features.
 
-The answer is put together in :func:`report` (what ``--json`` prints) and shown to people by :func:`lines`.
+The result is built by :func:`report` (what ``--json`` prints) and printed as text by :func:`lines`.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with KafkaClient(bootstrap_servers=args.address, **client_settings.read(args)) as client:
-        found = report(args.address, client.api_ranges(timeout=args.timeout))
+        versions = report(args.address, client.api_ranges(timeout=args.timeout))
     if args.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(versions, indent=2))
     else:
-        print("\n".join(lines(found)))
+        print("\n".join(lines(versions)))
     return 0
 
 
-def report(address: str, found: ApiRanges) -> dict[str, Any]:
-    """What was found, as plain values.
+def report(address: str, api_ranges: ApiRanges) -> dict[str, Any]:
+    """What was api_ranges, as plain values.
 
-    ``inferred``: the release was read off the API versions that the broker told; false below 0.10, where probes showed
+    ``inferred``: the release was derived from the broker's API versions; false below 0.10, where probes showed
     the release, and the versions listed are those of that release. ``our_min`` and ``our_max`` are null for an API that
     this client does not speak.
     """
     apis = []
-    for key, (least, most) in sorted(found.ranges.items()):
+    for key, (least, most) in sorted(api_ranges.ranges.items()):
         ours = REGISTRY.get(key)
         apis.append(
             {
@@ -61,21 +61,21 @@ def report(address: str, found: ApiRanges) -> dict[str, Any]:
         )
     return {
         "address": address,
-        "release": found.release,
-        "inferred": API_VERSIONS_KEY in found.ranges,
+        "release": api_ranges.release,
+        "inferred": API_VERSIONS_KEY in api_ranges.ranges,
         "apis": apis,
-        "features": {name: list(levels) for name, levels in sorted(found.features.items())},
+        "features": {name: list(levels) for name, levels in sorted(api_ranges.features.items())},
     }
 
 
-def lines(found: dict[str, Any]) -> Iterator[str]:
+def lines(versions: dict[str, Any]) -> Iterator[str]:
     """The report for people: the release first."""
-    yield found["release"]
-    width = max((len(api["name"]) for api in found["apis"]), default=0)
-    for api in found["apis"]:
+    yield versions["release"]
+    width = max((len(api["name"]) for api in versions["apis"]), default=0)
+    for api in versions["apis"]:
         ours = "not spoken here" if api["our_min"] is None else f"ours {_range(api['our_min'], api['our_max'])}"
         yield f"{api['key']:>3} {api['name']:<{width}}  {_range(api['min'], api['max']):<8} {ours}"
-    for name, (least, most) in found["features"].items():
+    for name, (least, most) in versions["features"].items():
         yield f"feature {name}  {_range(least, most)}"
 
 

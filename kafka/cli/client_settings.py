@@ -10,7 +10,7 @@
     sasl_plain_password=...
 
 Without the option, the file that the environment's ``KAFKA_CLIENT_CONFIG`` names, if it names one. ``-X NAME=VALUE``
-gives one setting more; all users who can list the machine's processes see it, so secrets are refused there.
+gives one setting more; every user who can list the machine's processes sees it, so secrets are refused there.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read(args: argparse.Namespace, known: Collection[str] = ALL) -> dict[str, Any]:
-    """The settings that were given, checked. KafkaConfigurationError, which shows no secret."""
+    """The settings of the file and the options, checked. KafkaConfigurationError, which shows no secret."""
     path = args.config or os.environ.get(VARIABLE)
-    given = dict(read_properties(path)) if path else {}
+    texts = dict(read_properties(path)) if path else {}
     for entry in args.settings:
         name, equals, value = entry.partition("=")
         if not equals:
@@ -65,15 +65,15 @@ def read(args: argparse.Namespace, known: Collection[str] = ALL) -> dict[str, An
         name = _name(name)
         if name in BY_NAME and BY_NAME[name].is_secret:
             raise KafkaConfigurationError(f"-X {name}: everybody on the machine could read it; put it into a file")
-        given[name] = value
-    found: dict[str, Any] = {}
-    for name, value in given.items():
+        texts[name] = value
+    settings: dict[str, Any] = {}
+    for name, value in texts.items():
         name = _name(name)
         if name not in known:
             where = "of the clients" if name not in BY_NAME else "that this command takes from there"
             raise KafkaConfigurationError(f"{name}: no setting {where}")
-        found[name] = _value(name, value)
-    return found
+        settings[name] = _value(name, value)
+    return settings
 
 
 def check_broker(address: str, settings: dict[str, Any]) -> ApiRanges:
@@ -86,7 +86,7 @@ def check_broker(address: str, settings: dict[str, Any]) -> ApiRanges:
 
 
 def load_app(args: argparse.Namespace) -> App:
-    """The app ``args.app``, told ``--bootstrap-server`` and the settings of security when there are any."""
+    """The app ``args.app``, with ``--bootstrap-server`` and the settings of security when there are any."""
     from kafka.tasks import load  # 130 ms, which the commands without an app need not wait for
 
     app = load(args.app)
@@ -126,7 +126,7 @@ def _imported(name: str, text: str) -> Any:
     if not (module and colon and attribute):
         raise KafkaConfigurationError(f"{name}: MODULE:NAME of the token provider is needed")  # it may be a token
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        provider = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, TypeError, ValueError) as error:  # the last two: "." in front, "..x"
         raise KafkaConfigurationError(f"{name}={text}: {error}") from None
-    return found() if isinstance(found, type) else found
+    return provider() if isinstance(provider, type) else provider

@@ -6,8 +6,7 @@ the directory is removed, on a named broker the run's topics and groups are dele
 
 Each file's job ends in one of three ways: *done*; *failed* (the task raised); *lost*: it was not enqueued, or had not
 ended when no worker was left, or nothing had ended for long. Seconds are from the first enqueue to the last result.
-Which files, and counting: ``demo_words.py``; the task: ``demo_tasks.py``; processes:
-``demo_workers.py``; the display: ``demo_progress.py``.
+The task, the choice of files and the counting are in ``demo_tasks.py``, which the workers import.
 """
 
 from __future__ import annotations
@@ -16,28 +15,270 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import islice
 from math import inf
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TextIO
 
 from kafka import KafkaAdminClient
 from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings
-from kafka.cli.demo_progress import DemoProgress, choose_progress
-from kafka.cli.demo_tasks import NAME_VARIABLE, QUEUE, WINDOW, make_app, task_of
-from kafka.cli.demo_words import Common, DemoFiles, Tally, text_files
-from kafka.cli.demo_workers import Workers
+from kafka.cli.demo_tasks import NAME_VARIABLE, QUEUE, WINDOW, Common, DemoFiles, Tally, make_app, task_of, text_files
 from kafka.errors import KafkaError
 from kafka.tasks import READY, App, JobFailed, JobHandle, JobRevoked
 from kafka.testing import EmbeddedBroker
+
+# -- progress: a bar on a terminal, plain lines elsewhere, nothing with ``--json`` -------------------------------------
+#
+# The bar is rich's when that is installed (extra ``cli``), else a line of our own that is overwritten. Notes go to
+# stderr, everything else to stdout.
+
+BAR_WIDTH: Final = 30
+
+
+class DemoProgress(Protocol):
+    """Display of the demo's progress."""
+
+    def show(self, ended: int) -> None:
+        """Show the number of jobs that have ended."""
+
+    def note(self, text: str) -> None:
+        """Show a message at once."""
+
+    def close(self) -> None:
+        """The end; what comes next is printed as usual."""
+
+
+def choose_progress(total: int, stream: TextIO | None = None, quiet: bool = False) -> DemoProgress:
+    """The way to show ``total`` jobs on ``stream`` (default: stdout); ``quiet``: not at all, but for notes."""
+    stream = sys.stdout if stream is None else stream
+    if quiet:
+        return SilentProgress()
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return LineProgress(total, stream)
+    try:
+        return RichProgress(total, stream)
+    except ImportError:
+        return BarProgress(total, stream)
+
+
+class SilentProgress:
+    """Notes alone."""
+
+    def show(self, ended: int) -> None: ...
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None: ...
+
+
+class LineProgress(SilentProgress):
+    """A line for each tenth of the jobs."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self._total = total
+        self._stream = stream
+        self._tenths = 0
+
+    def show(self, ended: int) -> None:
+        tenths = ended * 10 // self._total
+        if tenths > self._tenths:
+            self._tenths = tenths
+            print(f"{ended} of {self._total} jobs have ended", file=self._stream, flush=True)
+
+
+class BarProgress(SilentProgress):
+    """One line that is written over, as wide as the terminal has room for."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self._total = total
+        self._stream = stream
+        self._ended = 0
+        self._shown = ""
+
+    def show(self, ended: int) -> None:
+        self._ended = ended
+        room = max(10, min(BAR_WIDTH, shutil.get_terminal_size().columns - 30))
+        full = room * ended // self._total
+        line = f"[{'#' * full}{'.' * (room - full)}] {ended} of {self._total} jobs"
+        if line != self._shown:
+            self._write(line)
+
+    def note(self, text: str) -> None:
+        self._write("")
+        super().note(text)
+        self.show(self._ended)
+
+    def close(self) -> None:
+        self._write("")
+
+    def _write(self, line: str) -> None:
+        """Put ``line`` in the place of what is there. Spaces, not an escape: any terminal knows those."""
+        blank = " " * len(self._shown)
+        self._stream.write(f"\r{blank}\r{line}" if self._shown else line)
+        self._stream.flush()
+        self._shown = line
+
+
+class RichProgress(SilentProgress):
+    """The bar of rich. ImportError where that is not installed."""
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Display
+
+        columns = (TextColumn("jobs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        # transient: the bar goes when all is done. What is printed meanwhile, to either stream, appears above it.
+        self._display: Any = Display(*columns, console=Console(file=stream), transient=True)
+        self._task = self._display.add_task("jobs", total=total)
+        self._display.start()
+
+    def show(self, ended: int) -> None:
+        self._display.update(self._task, completed=ended)
+
+    def close(self) -> None:
+        self._display.stop()
+
+
+# -- worker processes --------------------------------------------------------------------------------------------------
+#
+# They are started as ``python -m kafka worker``, each in a session of its own, so that Ctrl-C in the terminal reaches
+# the demo alone, which then ends them in order. Their stdin is a pipe; its end tells them that the demo was killed
+# (``demo_tasks.py``). A worker that is killed is replaced, a few times; one
+# that ends by itself is not, because the next one would end for the same reason, which is in its log.
+
+
+REPLACEMENTS: Final = 3
+"""Workers that are started in the place of killed ones, in a run."""
+
+STOP_S: Final = 5.0
+"""After SIGTERM, before SIGKILL."""
+
+
+class _Process(NamedTuple):
+    number: int
+    process: subprocess.Popen[bytes]
+    log_path: str
+
+
+class Workers:
+    """``count`` processes of ``python -m kafka worker ARGUMENTS``. Their logs go into ``directory``.
+
+    ``undisturbed``: a block in which no signal strikes, so that no process is started and then forgotten.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        arguments: list[str],
+        environment: Mapping[str, str],
+        directory: str,
+        undisturbed: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._count = count
+        self._arguments = arguments
+        self._environment = {**os.environ, "PYTHONPATH": _python_path(), **environment}
+        self._directory = directory
+        self._undisturbed = undisturbed
+        self._running: list[_Process] = []
+        self._started = 0
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that were running when last looked at."""
+        return [worker.process.pid for worker in self._running]
+
+    def start(self) -> None:
+        """Start all of them. OSError when a process cannot be had."""
+        for _ in range(self._count):
+            self._start_one()
+
+    def check(self) -> Iterator[str]:
+        """Look for workers that have ended, and replace killed ones. One line for each."""
+        for worker in list(self._running):
+            code = worker.process.poll()
+            if code is None:
+                continue
+            self._running.remove(worker)
+            _close(worker.process)
+            text = f"worker {worker.number} (process {worker.process.pid}) {_ending(code)}"
+            if code < 0 and self._started < self._count + REPLACEMENTS:
+                self._start_one()
+                yield f"{text}; another one takes its place"
+            else:
+                yield f"{text}: {_last_line(worker.log_path)}"
+
+    def stop(self, patience_s: float = STOP_S) -> None:
+        """End them all: SIGTERM, and SIGKILL for those that are there after ``patience_s``."""
+        for worker in self._running:
+            worker.process.terminate()
+        give_up_at = time.monotonic() + patience_s
+        for worker in self._running:
+            try:
+                worker.process.wait(max(0.0, give_up_at - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+            _close(worker.process)
+        self._running.clear()
+
+    def _start_one(self) -> None:
+        self._started += 1
+        log_path = os.path.join(self._directory, f"worker-{self._started}.log")
+        command = [sys.executable, "-m", "kafka", "worker", *self._arguments]
+        with self._undisturbed(), open(log_path, "wb") as log_file:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log_file,
+                stderr=log_file,
+                start_new_session=True,
+                cwd=os.sep,
+                env=self._environment,
+            )
+            self._running.append(_Process(self._started, process, log_path))
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+
+
+def _python_path() -> str:
+    """A path on which this very package is found first, wherever it was run from."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    python_path = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([root, *([python_path] if python_path else [])])
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
+
+
+def _last_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read().strip().splitlines()
+    except OSError:
+        return "its log is gone"
+    return lines[-1] if lines else "it said nothing"
+
 
 # Ctrl-C and SIGTERM as exceptions at points where they can do no harm.
 #
@@ -123,13 +364,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count, print, and say by the exit code whether all went well."""
-    found = _find(args.path)
-    if not found.files:
+    files_found = _find(args.path)
+    if not files_found.files:
         left_out = "binary files, and what is in hidden directories, are left out"
         raise CommandError(f"no text file was found at {args.path}: {left_out}", EXIT_FAILED)
     with Interrupts() as interrupts:
         place = _Place.of(args)
-        summary, commonest = _count(interrupts, found, place, args.workers, quiet=args.json)
+        summary, commonest = _count(interrupts, files_found, place, args.workers, quiet=args.json)
     if args.json:
         print(json.dumps(summary._asdict()))
     else:
@@ -178,7 +419,7 @@ class DemoRun:
     def __init__(
         self,
         app: App,
-        found: DemoFiles,
+        files_found: DemoFiles,
         workers: Workers,
         progress: DemoProgress,
         has_broker: Callable[[], bool] = lambda: True,
@@ -189,14 +430,14 @@ class DemoRun:
         self.failed = 0
         self.failures: list[str] = []
         self._app = app
-        self._files = found.files
-        self._patience_s = PATIENCE_S + found.largest_bytes / SLOWEST_BYTES_S
+        self._files = files_found.files
+        self._patience_s = PATIENCE_S + files_found.largest_bytes / SLOWEST_BYTES_S
         self._workers = workers
         self._progress = progress
         self._has_broker = has_broker
         self._clock = clock
         # Enqueued a few at a time: the limit is on what is under way.
-        self._waiting = iter(found.files)
+        self._waiting = iter(files_found.files)
         self._under_way: dict[JobHandle[dict[str, Any]], str] = {}
 
     def to_the_end(self) -> Summary:
@@ -281,20 +522,20 @@ class DemoRun:
 def _find(path: str | None) -> DemoFiles:
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     try:
-        found = text_files(package if path is None else path)
+        files_found = text_files(package if path is None else path)
     except OSError as error:
         reason = f"cannot read {path}: {error.strerror}" if error.strerror else str(error)
         raise CommandError(f"{reason}; PATH is a directory or a file") from None
     except ValueError as error:  # a NUL character in it
         raise CommandError(f"{path!r} is no path: {error}") from None
-    if found.unreadable:
-        more = f", and {len(found.unreadable) - 1} more" if len(found.unreadable) > 1 else ""
-        print(f"left out, because it cannot be read: {found.unreadable[0]}{more}", file=sys.stderr)
-    return found
+    if files_found.unreadable:
+        more = f", and {len(files_found.unreadable) - 1} more" if len(files_found.unreadable) > 1 else ""
+        print(f"left out, because it cannot be read: {files_found.unreadable[0]}{more}", file=sys.stderr)
+    return files_found
 
 
 def _count(
-    interrupts: Interrupts, found: DemoFiles, place: _Place, count: int, quiet: bool
+    interrupts: Interrupts, files_found: DemoFiles, place: _Place, count: int, quiet: bool
 ) -> tuple[Summary, list[Common]]:
     """One run, with all that it needs, of which nothing is left when it is over."""
     cleaning = contextlib.ExitStack()
@@ -308,12 +549,12 @@ def _count(
         app = make_app(f"kafka-demo-{uuid.uuid4().hex[:8]}")
         app.connect_to(address, **place.security)
         cleaning.callback(app.close, CLOSE_S)
-        app.backend()  # an impossible address fails here
+        app.backend()  # an invalid address is an error here
         if bootstrap is not None:
             _check(address, place.security)
         if not quiet:
             kind = "an embedded broker" if bootstrap is None else "the broker"
-            files, processes = _counted(len(found.files), "file"), _counted(count, "worker")
+            files, processes = _counted(len(files_found.files), "file"), _counted(count, "worker")
             print(f"{files}, {processes}, {kind} at {address}", flush=True)
         if bootstrap is not None:
             cleaning.callback(_delete_topics, app, address, place.security)
@@ -327,8 +568,8 @@ def _count(
         workers = Workers(count, arguments + place.arguments, environment, logs, interrupts.held)
         cleaning.callback(workers.stop)
         workers.start()
-        progress = choose_progress(len(found.files), quiet=quiet)
-        work = DemoRun(app, found, workers, progress, lambda: broker is None or broker.is_running)
+        progress = choose_progress(len(files_found.files), quiet=quiet)
+        work = DemoRun(app, files_found, workers, progress, lambda: broker is None or broker.is_running)
         try:
             summary = work.to_the_end()
         finally:
@@ -345,11 +586,11 @@ def _check(address: str, security: dict[str, Any]) -> None:
     """Say at once when nothing answers, or when what answers has no share groups, before workers are started for it."""
     if address.startswith("embedded:"):
         return
-    found = client_settings.check_broker(address, security)
-    if found.features.get("share.version", (0, 0))[1] < 1:
+    broker_versions = client_settings.check_broker(address, security)
+    if broker_versions.features.get("share.version", (0, 0))[1] < 1:
         raise CommandError(
-            f"{address} is Kafka {found.release} without share groups, which the workers need: 4.2 or later, with the "
-            "feature share.version 1",
+            f"{address} is Kafka {broker_versions.release} without share groups, which the workers need: 4.2 or later, "
+            "with the feature share.version 1",
             EXIT_FAILED,
         )
 

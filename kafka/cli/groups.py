@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
                 raise
             missing = error  # the others are shown
     if args.json:
-        head, *found = rows
-        print(json.dumps([dict(zip(head, row, strict=True)) for row in found], indent=2))
+        head, *body = rows
+        print(json.dumps([dict(zip(head, row, strict=True)) for row in body], indent=2))
     else:
         print("\n".join(lines(rows)))
     if missing is not None:
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def lines(rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Columns under their heads; "-" for what is not told."""
+    """Columns under their heads; "-" for unknown values."""
     shown = [["-" if cell in (None, "") else str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
@@ -75,16 +75,16 @@ def lines(rows: Sequence[Sequence[Any]]) -> Iterator[str]:
 
 def _list(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
     yield ("group", "type", "state")
-    found = admin.list_groups(states_filter=args.state, types_filter=args.type)
-    for group in sorted(found, key=lambda each: str(each["group_id"])):
+    listed = admin.list_groups(states_filter=args.state, types_filter=args.type)
+    for group in sorted(listed, key=lambda each: str(each["group_id"])):
         yield group["group_id"], group["group_type"] or group["protocol_type"], group["group_state"]
 
 
 def _describe(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
     yield ("group", "type", "state", "member", "client", "host", "partitions")
-    found = admin.describe_groups(args.groups)
-    missing = [group_id for group_id, group in found.items() if _is_missing(group)]
-    for group_id, group in found.items():
+    described = admin.describe_groups(args.groups)
+    missing = [group_id for group_id, group in described.items() if _is_missing(group)]
+    for group_id, group in described.items():
         if group_id in missing:
             continue
         start = (group_id, group.get("group_type"), group["group_state"])
@@ -108,12 +108,12 @@ def _fail_for(missing: Sequence[str]) -> None:
 def _reads(member: dict[str, Any]) -> str:
     classic = member.get("member_assignment")
     if isinstance(classic, dict):
-        found = [(each["topic"], each["partitions"]) for each in classic["assigned_partitions"]]
+        assigned = [(each["topic"], each["partitions"]) for each in classic["assigned_partitions"]]
     elif classic is None:
-        found = [(each["topic_name"], each["partitions"]) for each in member["assignment"]["topic_partitions"]]
+        assigned = [(each["topic_name"], each["partitions"]) for each in member["assignment"]["topic_partitions"]]
     else:
-        found = []
-    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in found)
+        assigned = []
+    return " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in assigned)
 
 
 def _offsets(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
@@ -158,8 +158,8 @@ def _reset(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
             for partition, error in admin.alter_share_group_offsets(group, offsets).items():
                 yield group, *partition, offsets[partition], _outcome(error)
         else:
-            for partition, found in admin.reset_group_offsets(group, dict.fromkeys(partitions, spec)).items():
-                yield group, *partition, found["offset"], _outcome(found["error"])
+            for partition, outcome in admin.reset_group_offsets(group, dict.fromkeys(partitions, spec)).items():
+                yield group, *partition, outcome["offset"], _outcome(outcome["error"])
 
 
 def _delete(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
@@ -172,11 +172,11 @@ def _share_groups(admin: KafkaAdminClient, groups: Iterable[str]) -> list[str]:
 
 
 def _shares_of(described: dict[str, dict[str, Any]]) -> list[str]:
-    return [group for group, found in described.items() if found.get("group_type") == "share" and not found["error"]]
+    return [group for group, state in described.items() if state.get("group_type") == "share" and not state["error"]]
 
 
-def _partitions(admin: KafkaAdminClient, given: Iterable[str]) -> Iterator[TopicPartition]:
-    for text in given:
+def _partitions(admin: KafkaAdminClient, names: Iterable[str]) -> Iterator[TopicPartition]:
+    for text in names:
         topic, colon, number = text.partition(":")
         if colon:
             if not number.isdecimal():
@@ -186,8 +186,8 @@ def _partitions(admin: KafkaAdminClient, given: Iterable[str]) -> Iterator[Topic
         (described,) = admin.describe_topics([topic])
         if not described["partitions"]:
             raise CommandError(f"--topic {topic}: there is no such topic", EXIT_FAILED)
-        for found in sorted(each["partition_index"] for each in described["partitions"]):
-            yield TopicPartition(topic, found)
+        for number in sorted(each["partition_index"] for each in described["partitions"]):
+            yield TopicPartition(topic, number)
 
 
 def _where(text: str) -> OffsetSpec | OffsetTimestamp | int:
@@ -202,15 +202,15 @@ def _where(text: str) -> OffsetSpec | OffsetTimestamp | int:
 def _looked_up(
     args: argparse.Namespace, partitions: list[TopicPartition], spec: OffsetSpec | OffsetTimestamp | int
 ) -> dict[TopicPartition, int]:
-    """As ``reset_group_offsets`` looks them up: of share groups, offsets alone."""
+    """As ``reset_group_offsets`` looks them up: share groups accept offsets alone."""
     with KafkaConsumer(bootstrap_servers=args.address, **client_settings.read(args)) as consumer:
         starts, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
         if isinstance(spec, OffsetSpec):
             return starts if spec is OffsetSpec.EARLIEST else ends
         if not isinstance(spec, OffsetTimestamp):
             return {each: min(max(spec, starts[each]), ends[each]) for each in partitions}
-        found = consumer.offsets_for_times(dict.fromkeys(partitions, int(spec)))
-        return {each: ends[each] if at is None else at.offset for each, at in found.items()}
+        offsets = consumer.offsets_for_times(dict.fromkeys(partitions, int(spec)))
+        return {each: ends[each] if at is None else at.offset for each, at in offsets.items()}
 
 
 def _outcome(error: type[Exception]) -> str:

@@ -33,22 +33,22 @@ class Table(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def tables(app: str, found: Sequence[Seen], where: str) -> list[Table]:
+def tables(app: str, seen_workers: Sequence[Seen], where: str) -> list[Table]:
     """What there is to show; tables without rows are left out, but for the first. ``where``: the brokers asked."""
-    count = len(found)
+    count = len(seen_workers)
     title = f"{count} worker{'' if count == 1 else 's'} of {app}"
     if not count:
         title = f"no worker of {app} tells of itself at {where}"
-    workers = Table(title, _WORKERS, [_worker(seen) for seen in found])
-    children = Table("children", _CHILDREN, [row for seen in found for row in _children(seen.worker)])
-    running = Table("running jobs", _RUNNING, [row for seen in found for row in _running(seen.worker)])
+    workers = Table(title, _WORKERS, [_worker(seen) for seen in seen_workers])
+    children = Table("children", _CHILDREN, [row for seen in seen_workers for row in _children(seen.worker)])
+    running = Table("running jobs", _RUNNING, [row for seen in seen_workers for row in _running(seen.worker)])
     return [workers, *(table for table in (children, running) if table.rows)]
 
 
-def notes(found: Sequence[Seen]) -> list[str]:
-    """What is wrong, and what is not shown, a line each."""
+def notes(seen_workers: Sequence[Seen]) -> list[str]:
+    """Problems, and what is not shown, a line each."""
     lines = []
-    for worker, age_s in found:
+    for worker, age_s in seen_workers:
         name = _name(worker)
         lines += [f"{name}: {reason}" for reason in worker.reasons]
         if worker.left_out:
@@ -145,19 +145,19 @@ def size(count: int | None) -> str:
 # -- the three ways to show it -----------------------------------------------------------------------------------------
 
 
-def plain(app: str, found: Sequence[Seen], where: str) -> Iterator[str]:
+def plain(app: str, seen_workers: Sequence[Seen], where: str) -> Iterator[str]:
     """Lines of text."""
-    for table in tables(app, found, where):
+    for table in tables(app, seen_workers, where):
         yield table.title
         if table.rows:
             widths = [max(map(len, column)) for column in zip(table.heads, *table.rows, strict=True)]
             for row in (table.heads, *table.rows):
                 yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         yield ""
-    yield from notes(found)
+    yield from notes(seen_workers)
 
 
-def as_objects(found: Sequence[Seen]) -> list[dict[str, Any]]:
+def as_objects(seen_workers: Sequence[Seen]) -> list[dict[str, Any]]:
     """For JSON: the snapshot's fields, how old it is, and what follows from it."""
     return [
         {
@@ -166,7 +166,7 @@ def as_objects(found: Sequence[Seen]) -> list[dict[str, Any]]:
             "age_s": seen.age_s,
             "silent": seen.is_silent,
         }
-        for seen in found
+        for seen in seen_workers
     ]
 
 
@@ -188,16 +188,16 @@ class RichView:
         self._text: Callable[..., Any] = Text  # never a text with markup: names are others'
         self._live = Live(auto_refresh=False, screen=False)
 
-    def show(self, found: Sequence[Seen]) -> None:
-        """Draw this in the place of what is there."""
+    def show(self, seen_workers: Sequence[Seen]) -> None:
+        """Replace the screen's content."""
         text = self._text
         drawn: list[Any] = []
-        for table in tables(self._app, found, self._where()):
+        for table in tables(self._app, seen_workers, self._where()):
             shown = self._table(*table.heads, title=text(table.title), title_justify="left", box=self._box)
             for row in table.rows:
                 shown.add_row(*map(text, row))
             drawn.append(shown if table.rows else text(table.title))
-        drawn[1:1] = [text(note) for note in notes(found)]  # a terminal that is too low shows the upper lines
+        drawn[1:1] = [text(note) for note in notes(seen_workers)]  # a terminal that is too low shows the upper lines
         self._live.update(self._group(*drawn), refresh=True)
 
     def __enter__(self) -> RichView:
@@ -248,13 +248,16 @@ def run(args: argparse.Namespace) -> int:
 def _show(app: App, directory: Directory, args: argparse.Namespace) -> None:
     seen = directory.workers()
     if args.json:
-        _repeat(directory, seen, args.interval, lambda found: _print_json(found, args.interval is None))
+        _repeat(directory, seen, args.interval, lambda seen_workers: _print_json(seen_workers, args.interval is None))
         return
     where = partial(_where, app, directory)
     live = None if args.once or not sys.stdout.isatty() else rich_view(app.name, where)
     if live is None:
         _repeat(
-            directory, seen, args.interval, lambda found: print("\n".join(plain(app.name, found, where())), flush=True)
+            directory,
+            seen,
+            args.interval,
+            lambda seen_workers: print("\n".join(plain(app.name, seen_workers, where())), flush=True),
         )
         return
     with live:
@@ -277,13 +280,13 @@ def _repeat(
     try:
         while True:
             began_at = time.monotonic()
-            found = directory.workers(interval_s)
+            seen_workers = directory.workers(interval_s)
             time.sleep(max(0.0, interval_s - (time.monotonic() - began_at)))
-            show(found)
+            show(seen_workers)
     except KeyboardInterrupt:
         return
 
 
-def _print_json(found: Sequence[Seen], is_indented: bool) -> None:
-    objects: list[dict[str, Any]] = as_objects(found)
+def _print_json(seen_workers: Sequence[Seen], is_indented: bool) -> None:
+    objects: list[dict[str, Any]] = as_objects(seen_workers)
     print(json.dumps(objects, indent=2 if is_indented else None), flush=True)

@@ -170,14 +170,14 @@ def run(args: argparse.Namespace) -> int:
 
 def pool_settings(args: argparse.Namespace, pool: str, app: App) -> PoolSettings:
     """What the flags say about the pool. IllegalArgumentError for what makes no sense, or not for this pool."""
-    given: dict[str, Any] = {"app_path": args.app, "kill_grace": app.settings.kill_grace}
+    settings: dict[str, Any] = {"app_path": args.app, "kill_grace": app.settings.kill_grace}
     for flag, option in POOL_OPTIONS.items():
         text = getattr(args, flag[2:].replace("-", "_"))
         if text is None:
             continue
         if option.pools is not None and pool not in option.pools:
             raise IllegalArgumentError(f"{flag} is for the pool {' or '.join(option.pools)}, not for {pool}")
-        given.update(option.read(flag, text))
+        settings.update(option.read(flag, text))
     concurrency = args.concurrency
     if pool == "inline":
         if concurrency not in (None, 1):
@@ -188,10 +188,10 @@ def pool_settings(args: argparse.Namespace, pool: str, app: App) -> PoolSettings
         concurrency = 1
     if concurrency is None:
         most = ASYNCIO_CONCURRENCY if pool == "asyncio" else os.cpu_count() or 1
-        concurrency = given["autoscale"][0] if "autoscale" in given else most
+        concurrency = settings["autoscale"][0] if "autoscale" in settings else most
     if not 1 <= concurrency <= MOST_CONCURRENCY:
         raise IllegalArgumentError(f"--concurrency must be an integer from 1 to {MOST_CONCURRENCY}, not {concurrency}")
-    return PoolSettings(**{**given, "concurrency": concurrency})
+    return PoolSettings(**{**settings, "concurrency": concurrency})
 
 
 def _only(option: _Option) -> str:

@@ -1,4 +1,4 @@
-"""What users hand to the consumer, looked at where they hand it in: complaints are made at the call."""
+"""Validation of the consumer's arguments, at the call."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import six
 
-from kafka.core.arguments import timeout_s, topic_name, topic_names
 from kafka.errors import IllegalArgumentError
 from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.validation import is_integer, is_number, timeout_s, topic_name, topic_names
 
 __all__ = [
     "INT64", "offsets_to_commit", "partition", "partitions", "timeout_s", "timestamps", "topic_name", "topic_names"
@@ -23,7 +23,7 @@ def partition(given: Any) -> TopicPartition:
     if not isinstance(given, tuple) or len(given) != 2:
         raise TypeError(f"a TopicPartition is needed, not {given!r}")
     topic, number = given
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+    if not is_integer(number) or number < 0:
         raise IllegalArgumentError(f"{number!r} is no partition's number")
     return TopicPartition(topic_name(topic), number)
 
@@ -41,32 +41,32 @@ def offsets_to_commit(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offsets to commit, given as OffsetAndMetadata (of any client with these names) or as numbers."""
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets: a dict of TopicPartition is needed, not {type(offsets).__name__}")
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
-    for where, what in offsets.items():
-        fields = tuple(what[:3]) if isinstance(what, tuple) and what else (what,)
-        given = OffsetAndMetadata(*fields)
-        if isinstance(given.offset, bool) or not isinstance(given.offset, int) or not 0 <= given.offset < INT64:
-            raise IllegalArgumentError(f"offsets: {given.offset!r} of {where!r} is not an offset")
-        metadata = "" if given.metadata is None else given.metadata
+    checked: dict[TopicPartition, OffsetAndMetadata] = {}
+    for key, offset in offsets.items():
+        fields = tuple(offset[:3]) if isinstance(offset, tuple) and offset else (offset,)
+        value = OffsetAndMetadata(*fields)
+        if not is_integer(value.offset) or not 0 <= value.offset < INT64:
+            raise IllegalArgumentError(f"offsets: {value.offset!r} of {key!r} is not an offset")
+        metadata = "" if value.metadata is None else value.metadata
         if not isinstance(metadata, (six.text_type, six.binary_type)):
-            raise TypeError(f"offsets: the metadata of {where!r} has to be a text, not {type(metadata).__name__}")
-        epoch = -1 if given.leader_epoch is None else given.leader_epoch
-        if isinstance(epoch, bool) or not isinstance(epoch, int):
-            raise TypeError(f"offsets: the leader epoch of {where!r} has to be a whole number, not {epoch!r}")
-        found[partition(where)] = OffsetAndMetadata(given.offset, six.ensure_text(metadata), epoch)
-    return found
+            raise TypeError(f"offsets: the metadata of {key!r} has to be a text, not {type(metadata).__name__}")
+        epoch = -1 if value.leader_epoch is None else value.leader_epoch
+        if not is_integer(epoch):
+            raise TypeError(f"offsets: the leader epoch of {key!r} has to be a whole number, not {epoch!r}")
+        checked[partition(key)] = OffsetAndMetadata(value.offset, six.ensure_text(metadata), epoch)
+    return checked
 
 
 def timestamps(given: Any) -> dict[TopicPartition, int]:
     """Times to look up, in ms since the epoch, fractions left out; TypeError or IllegalArgumentError."""
     if not isinstance(given, Mapping):
         raise TypeError(f"timestamps: a dict of TopicPartition is needed, not {type(given).__name__}")
-    found: dict[TopicPartition, int] = {}
-    for where, timestamp in given.items():
-        topic, number = each = partition(where)
-        if isinstance(timestamp, bool) or not isinstance(timestamp, (int, float)):
+    checked: dict[TopicPartition, int] = {}
+    for key, timestamp in given.items():
+        topic, number = each = partition(key)
+        if not is_number(timestamp):
             raise TypeError(f"the timestamp for {topic}-{number} has to be a number of ms, not {timestamp!r}")
         if not 0 <= timestamp < INT64:
             raise IllegalArgumentError(f"the timestamp for {topic}-{number} is negative, or no time")
-        found[each] = int(timestamp)
-    return found
+        checked[each] = int(timestamp)
+    return checked

@@ -27,6 +27,7 @@ from typing import Any, Final, TypeVar, overload
 
 import six
 
+from kafka import validation
 from kafka.client import ClientHost, KafkaClient, make_host
 from kafka.client.cluster import invalid_partitions_error
 from kafka.client.telemetry import HasTelemetry
@@ -43,7 +44,6 @@ from kafka.consumer.listener import SubscriptionPattern, check_listener
 from kafka.consumer.membership import GroupMembership, InitialOffsets, PendingErrors
 from kafka.consumer.metrics import ConsumerMetrics
 from kafka.consumer.topics import SubscribedTopics, metadata_of
-from kafka.core import arguments as core_arguments
 from kafka.core.consume.offsets import ResolvedOffset
 from kafka.core.consume.positions import EARLIEST, LATEST
 from kafka.core.consume.record import ConsumerRecord, RecordsByPartition
@@ -365,7 +365,7 @@ class KafkaConsumer(HasTelemetry):
         the like), KafkaError from a listener, WakeupError after :meth:`wakeup`.
         """
         self._check_usable()
-        limit = core_arguments.max_records(max_records, self._settings["max_poll_records"])
+        limit = validation.max_records(max_records, self._settings["max_poll_records"])
         timeout_s = arguments.timeout_s(timeout_ms, 0.0)
         self._reader.begin()
         try:
@@ -661,7 +661,7 @@ class KafkaConsumer(HasTelemetry):
         if isinstance(offset, tuple) and offset:  # OffsetAndMetadata, as in Java
             what = OffsetAndMetadata(*offset[:3])
             offset, epoch = what.offset, -1 if what.leader_epoch is None else what.leader_epoch
-        if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < arguments.INT64:
+        if not validation.is_integer(offset) or not 0 <= offset < arguments.INT64:
             raise IllegalArgumentError(f"seek: an offset of at least 0 and below 2**63 is needed, not {offset!r}")
         with self._thread_guard:
             with self._driver.lock:

@@ -15,7 +15,6 @@ from math import inf
 from typing import Any
 
 from kafka.client import KafkaClient
-from kafka.core.arguments import deserializer_for
 from kafka.core.consume.fetched import ReaderOptions
 from kafka.core.consume.fetcher import Fetcher, RequestEpochEnds, RequestOffsets
 from kafka.core.consume.offsets import EpochEnd, ResolvedOffset, epoch_ends, list_offsets, offsets_at
@@ -24,6 +23,7 @@ from kafka.future import Future
 from kafka.net.loop import DeadlineTimer
 from kafka.protocol.fetch import FetchResponse
 from kafka.structs import TopicPartition
+from kafka.validation import deserializer_for
 from kafka.wire.types import ZERO_UUID
 
 # The machine of a consumer's fetches, made of its settings and what its client knows of the cluster.

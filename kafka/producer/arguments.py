@@ -1,6 +1,6 @@
-"""What users hand in, turned into what the accumulator takes: topics, keys, values, headers.
+"""Validation and conversion of the producer's arguments: topics, keys, values, headers, offsets.
 
-Every complaint about an argument of ``send`` is made here, at the call, and names the setting that would help.
+Errors about an argument of ``send`` are raised here, at the call, and name the setting that would help.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import six
 
-from kafka.core.arguments import topic_name_fault
 from kafka.errors import IllegalArgumentError, IllegalTopicError
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafka.validation import invalid_topic_reason
 
 HeaderItems = list[tuple[str, bytes | None]]
 Serialize = Callable[[str, HeaderItems | None, Any], Any]
@@ -28,9 +28,9 @@ def topic_name(topic: Any) -> str:
     if not isinstance(topic, (six.text_type, six.binary_type)):
         raise TypeError(f"topic: a text is needed, not {type(topic).__name__}")
     name = topic if isinstance(topic, six.text_type) else topic.decode("utf-8", "backslashreplace")
-    complaint = topic_name_fault(name)
-    if complaint is not None:
-        raise IllegalTopicError(complaint)
+    reason = invalid_topic_reason(name)
+    if reason is not None:
+        raise IllegalTopicError(reason)
     return name
 
 
@@ -153,7 +153,7 @@ def _positional_count(method: Any) -> int:
     return int(code.co_argcount) - (1 if hasattr(method, "__self__") else 0)
 
 
-# What users hand in as offsets and groups, turned into what a transaction sends: complaints are made at the call.
+# -- offsets and groups of transactions --
 
 
 def committed_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:

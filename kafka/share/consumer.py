@@ -26,10 +26,10 @@ from math import inf
 from types import TracebackType
 from typing import Any, Final
 
+from kafka import validation
 from kafka.client import KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve
-from kafka.core import arguments
 from kafka.core.share.acknowledgements import AcquiredRecords
 from kafka.core.share.membership import ShareMemberState
 from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs
@@ -110,7 +110,7 @@ class KafkaShareConsumer(HasTelemetry):
         settings = resolve("share", configs)
         if settings["group_id"] is None:
             raise KafkaConfigurationError("group_id: a share consumer needs the name of its group")
-        arguments.topic_names(topics)  # before there is a thread to end
+        validation.topic_names(topics)  # before there is a thread to end
         self._has_thread = loop is None and client is None
         self._buffer = ShareFetchBuffer()
         deserializers = Deserializers(settings["key_deserializer"], settings["value_deserializer"], self._buffer)
@@ -169,7 +169,7 @@ class KafkaShareConsumer(HasTelemetry):
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read these topics from now on, instead of what was subscribed before. TypeError for what is no text,
         IllegalArgumentError for a name that no topic can have."""
-        names = arguments.topic_names(topics)
+        names = validation.topic_names(topics)
         if not names:
             raise IllegalArgumentError("subscribe() wants at least one topic; to stop reading, call unsubscribe()")
         self._check_open()
@@ -200,8 +200,8 @@ class KafkaShareConsumer(HasTelemetry):
         own thread. What a deserializer raises comes through; its record is released and comes again, here or elsewhere,
         until the group's limit. Records before it are returned first, records behind it next time.
         """
-        count = min(arguments.max_records(max_records, self._max_poll_records), self._max_poll_records)
-        timeout_s = arguments.timeout_s(timeout_ms, 0.0)
+        count = min(validation.max_records(max_records, self._max_poll_records), self._max_poll_records)
+        timeout_s = validation.timeout_s(timeout_ms, 0.0)
         by_partition: dict[TopicPartition, list[ShareRecord]] = {}
         for run in consecutive_runs(self._take(count, count, timeout_s)):
             partition = TopicPartition(run[0].topic, run[0].partition)
@@ -296,7 +296,7 @@ class KafkaShareConsumer(HasTelemetry):
 
         Any number of times. On a loop's own thread: :meth:`close_async`.
         """
-        timeout_s = arguments.timeout_s(timeout_ms, CLOSE_TIMEOUT_S)
+        timeout_s = validation.timeout_s(timeout_ms, CLOSE_TIMEOUT_S)
         if not self._host.loop.is_usable:  # closed, or the parent's
             self._buffer.close()
             self._host.close()
@@ -449,7 +449,7 @@ class KafkaShareConsumer(HasTelemetry):
         was refused (it will be handed out again): InvalidRecordStateError where the lock had ended before.
         KafkaTimeoutError when ``timeout_ms`` passes first.
         """
-        timeout_s = None if timeout_ms is None else arguments.timeout_s(timeout_ms, 0.0)
+        timeout_s = None if timeout_ms is None else validation.timeout_s(timeout_ms, 0.0)
         self._check_open()
         self._host.check_may_block()
         self._host.wait(self.commit_async(), timeout_s)

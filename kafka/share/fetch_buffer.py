@@ -19,7 +19,6 @@ from time import monotonic
 from typing import Any, Final
 
 from kafka.client import ClientHost
-from kafka.core.arguments import deserializer_for
 from kafka.core.share.acknowledgements import Acknowledged, AcknowledgementResult, acknowledged_of
 from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs, mark_acknowledged, without_lost
 from kafka.errors import IllegalStateError, InvalidRecordStateError, KafkaError
@@ -27,6 +26,7 @@ from kafka.future import Future
 from kafka.share.driver import ShareConsumerDriver
 from kafka.share.metrics import ShareMetrics
 from kafka.structs import TopicPartition
+from kafka.validation import deserializer_for
 
 
 class ShareFetchBuffer:

@@ -347,6 +347,9 @@ class WriterSource(Source):
         self.add(f"if {test}: unsupported({self.cls.__qualname__!r}, {each.name!r}, {self.version})")
 
     def _value(self, value: str, each: Field, compact: bool) -> None:
+        """Write a field of variable size: null where this version allows it, then an array, a structure, or bytes with
+        their length. Null is a length of -1 (0 in compact form, KIP-482) in as many bytes as the length has; of a
+        structure it is one byte, which is 1 before a structure that is not null."""
         kind, cls, array = each.type
         nullable = each.spec.nullable(self.version)
         v = self.fresh("v")
@@ -376,6 +379,8 @@ class WriterSource(Source):
         self.add(f"a(uvarint({expression} + 1))" if compact else f"a({self.packer(formats, 'pack')}({expression}))")
 
     def _sized(self, v: str, kind: str, compact: bool) -> None:
+        """Write a value that is not null: a UUID as its 16 bytes, all others after their length. Records may be a list
+        or tuple of pieces, which are appended to ``out`` without being joined."""
         if kind == "uuid":
             self.add(f"a({v}.bytes)")
         elif kind == "string":
@@ -422,6 +427,9 @@ class WriterSource(Source):
         self.indent -= 1
 
     def _tags(self, m: str, tagged: list[Field]) -> None:
+        """Write the tagged fields (KIP-482) whose values differ from their defaults, and the unknown ones that were
+        decoded. Each value is first written to an ``out`` of its own: its size precedes it, and ``write_tags`` orders
+        all by their tags."""
         t = self.fresh("t")
         if not tagged:
             self.add(f"if {m}.unknown_tags: write_tags(a, {{}}, {m}.unknown_tags)")
@@ -532,6 +540,8 @@ class ReaderSource(Source):
             self.add(f"{k}, = {self.packer(formats, 'unpack_from')}(d, p); p += {size}")
 
     def _value(self, target: str, each: Field, compact: bool) -> None:
+        """Read a field of variable size. A length of -1 is null, which is refused where this version of the field does
+        not allow it; any length below -1 is refused."""
         kind, cls, array = each.type
         nullable = each.spec.nullable(self.version)
         if cls is not None and not array:
@@ -591,6 +601,9 @@ class ReaderSource(Source):
             self.add(f"{target} = whole[p:{q}]; p = {q}")
 
     def _array(self, target: str, k: str, each: Field, compact: bool) -> None:
+        """Read ``k`` elements. Before any of them is made, the count is checked against the remaining bytes (each
+        element takes at least ``least``) and charged to ``left``: a short message must not make a long list. Numbers
+        are unpacked by one call of ``struct``."""
         kind, cls, _ = each.type
         name = each.name
         least, excess = self._cost.element(each)
@@ -643,6 +656,8 @@ class ReaderSource(Source):
         self.add(f"if left < 0: corrupt('{text}', p)")
 
     def _tags(self, m: str, tagged: list[Field]) -> None:
+        """Read the tagged fields (KIP-482): known ones into their attributes, others as bytes into ``unknown_tags``.
+        A size beyond the data, or one that differs from the field's bytes, makes the message corrupt."""
         count, unknown = self.fresh("k"), self.fresh("u")
         self._read_length(count, True, "")
         if self._counts:

@@ -21,12 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka import KafkaAdminClient
-from kafka.cli import demo, demo_words, main
-from kafka.cli.demo import Interrupts
-from kafka.cli.demo_progress import BarProgress, LineProgress, RichProgress, SilentProgress, choose_progress
-from kafka.cli.demo_tasks import TASK, make_app
-from kafka.cli.demo_words import DemoFiles, Tally, count_words, result_of, text_files
-from kafka.cli.demo_workers import Workers
+from kafka.cli import demo, demo_tasks, main
+from kafka.cli.demo import BarProgress, Interrupts, LineProgress, RichProgress, SilentProgress, Workers, choose_progress
+from kafka.cli.demo_tasks import TASK, DemoFiles, Tally, count_words, make_app, result_of, text_files
 from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.tasks import JobFailed, JobState
 from test.support.apache_kafka import ApacheKafka
@@ -115,7 +112,7 @@ def test_a_file_that_cannot_be_read_is_told(tree: pathlib.Path, monkeypatch: pyt
             raise PermissionError(13, "Permission denied", path)
         return real(path, **options)
 
-    monkeypatch.setattr("kafka.cli.demo_words.os.lstat", lstat)
+    monkeypatch.setattr("kafka.cli.demo_tasks.os.lstat", lstat)
     found = text_files(str(tree))
     assert "a.txt" not in names(found, tree)
     assert found.unreadable == [f"{tree / 'a.txt'}: Permission denied"]
@@ -134,7 +131,7 @@ def test_reading_piece_by_piece_counts_as_reading_at_once(
     path = tmp_path_factory.getbasetemp() / "text"
     path.write_bytes(data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo_words, "CHUNK_BYTES", chunk)
+        patch.setattr(demo_tasks, "CHUNK_BYTES", chunk)
         assert count_words(str(path)) == plain_count([str(path)])
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from kafka.client import KafkaClient
 from kafka.consumer import KafkaConsumer
-from kafka.core.arguments import deserializer_for
 from kafka.errors import (
     IllegalArgumentError,
     IllegalStateError,
@@ -26,6 +25,7 @@ from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
+from kafka.validation import deserializer_for
 from test.core.consume.test_fetched import batch
 from test.support.scripted import CLOSE, SILENT, Answer, ScriptedBroker
 

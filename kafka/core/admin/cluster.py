@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kafka.core.admin.arguments import mapping_of, numbers_of
 from kafka.core.admin.responses import (
     ResponseEntry,
     operations_of,
@@ -32,6 +31,7 @@ from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsR
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kafka.structs import TopicPartitionReplica
+from kafka.validation import mapping_of, numbers_of
 
 _FENCED_SINCE: Final = 2
 _OPERATIONS: Final = "cluster_authorized_operations"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka.core.admin.arguments import list_of
 from kafka.core.admin.cluster import request_brokers
 from kafka.core.admin.responses import (
     ResponseEntry,
@@ -44,6 +43,7 @@ from kafka.protocol.configs import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from kafka.validation import list_of
 
 _OF_A_BROKER = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 _NOT_MODIFIED = (

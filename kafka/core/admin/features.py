@@ -19,6 +19,7 @@ from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.quorum import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafka.protocol.registry import REGISTRY
 from kafka.structs import EnumHelper
+from kafka.validation import is_integer
 from kafka.wire.message import Request
 
 _FEATURES_SINCE: Final = 3
@@ -176,7 +177,7 @@ class BrokerVersionData:
         speak, within these limits; IncompatibleBrokerVersion when there is none."""
         if min_version > max_version:
             raise IllegalArgumentError(f"min_version={min_version} is above max_version={max_version}")
-        if isinstance(operation, int) and not isinstance(operation, bool):
+        if is_integer(operation):
             operation = ApiKey(operation)
             if operation not in REGISTRY:
                 raise IncompatibleBrokerVersion(f"this client does not have the API {operation.name}")

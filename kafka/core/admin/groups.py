@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from kafka.core.admin.arguments import mapping_of, partition_of
 from kafka.core.admin.cluster import broker_ids_of_the_cluster
 from kafka.core.admin.responses import operations_of, raise_first, raise_transient, result_of, to_dict
 from kafka.core.admin.routing import (
@@ -54,6 +53,7 @@ from kafka.protocol.share import (
     ShareGroupDescribeRequest,
 )
 from kafka.structs import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from kafka.validation import is_integer, mapping_of, partition_of
 
 Group = dict[str, Any]
 """A group as its describing API tells it, with ``error`` (None or a text) in place of the error code."""
@@ -444,7 +444,7 @@ def reset_group_offsets(
     if not specs:
         return {}
     for partition, spec in specs.items():
-        if not isinstance(spec, int) or isinstance(spec, bool):
+        if not is_integer(spec):
             raise IllegalArgumentError(f"{partition}: {spec!r}: an OffsetSpec, an OffsetTimestamp or an offset")
     yield from check_partitions(specs, backoff=backoff, timeout_s=timeout_s)
     yield RefreshMetadata(sorted({partition.topic for partition in specs}))
@@ -586,7 +586,7 @@ def list_partition_offsets(
     specs = {partition_of(partition, "topic_partition_specs"): spec for partition, spec in given.items()}
     known = {int(spec) for spec in OffsetSpec}
     for partition, spec in specs.items():
-        if isinstance(spec, bool) or not isinstance(spec, int):
+        if not is_integer(spec):
             raise IllegalArgumentError(f"{partition}: {spec!r}: an OffsetSpec, or a time in ms, is needed")
         if spec < 0 and spec not in known:
             raise IllegalArgumentError(f"{partition}: {spec!r}: no OffsetSpec has that number, and no time is negative")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, TypeVar
 
-from kafka.core.admin.arguments import list_of, partition_of
 from kafka.core.admin.cluster import request_brokers
 from kafka.core.admin.responses import TRANSIENT
 from kafka.core.admin.topics import metadata_of
@@ -31,6 +30,7 @@ from kafka.errors import (
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import TopicPartition
+from kafka.validation import list_of, partition_of
 from kafka.wire.message import Request
 
 T = TypeVar("T")

@@ -23,6 +23,7 @@ from kafka.protocol.scram import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
+from kafka.validation import is_integer
 
 _RELEASE: Final = "2.7"
 _NOT_THERE: Final = ResourceNotFoundError.errno
@@ -44,7 +45,7 @@ class ScramMechanism(IntEnum):
     def of(cls, given: ScramMechanism | int | str) -> ScramMechanism:
         """The mechanism of that number or name ("SCRAM-SHA-256"); IllegalArgumentError for any other."""
         found = cls.__members__.get(given.upper().replace("-", "_")) if isinstance(given, str) else given
-        if isinstance(found, int) and not isinstance(found, bool) and found in _HASHES:
+        if is_integer(found) and found in _HASHES:
             return cls(found)
         names = ", ".join(each.name.replace("_", "-") for each in _HASHES)
         raise IllegalArgumentError(f"mechanism={given!r}: one of {names}")
@@ -79,8 +80,7 @@ class SaltedCredential:
         if not isinstance(password, (str, bytes)) or not password:
             raise IllegalArgumentError(f"password of {user}: text or bytes, and not empty")
         least, most = self.DEFAULT_ITERATIONS, _MOST_ITERATIONS
-        is_whole = isinstance(iterations, int) and not isinstance(iterations, bool)
-        if not is_whole or not least <= iterations <= most:
+        if not is_integer(iterations) or not least <= iterations <= most:
             raise IllegalArgumentError(f"iterations={iterations!r}: a whole number from {least} to {most}")
         if not isinstance(salt, bytes) or not salt:
             raise IllegalArgumentError("salt: bytes, and not empty")

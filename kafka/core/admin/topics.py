@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.core.admin.arguments import list_of, mapping_of, numbers_of, partition_of
 from kafka.core.admin.responses import (
     RESPONSE_LOST,
     ResponseEntry,
@@ -55,6 +54,7 @@ from kafka.protocol.topics import (
     DescribeTopicPartitionsResponse,
 )
 from kafka.structs import TopicPartition
+from kafka.validation import is_integer, list_of, mapping_of, numbers_of, partition_of
 
 NewTopics = Mapping[str, Mapping[str, Any]] | Iterable["NewTopic | str"]
 """A list of NewTopic or names, or ``{name: {"num_partitions", "replication_factor", "assignments", "configs"}}``."""
@@ -319,7 +319,7 @@ def _new_partitions(topic: str, given: NewPartitions | int | Mapping[str, Any]) 
         return given
     if isinstance(given, Mapping) and "count" in given:
         given = NewPartitions(given["count"], given.get("assignments"))
-    elif isinstance(given, int) and not isinstance(given, bool):
+    elif is_integer(given):
         given = NewPartitions(given)
     else:
         raise IllegalArgumentError(

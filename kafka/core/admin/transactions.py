@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kafka.core.admin.arguments import list_of, milliseconds, node_ids, numbers_of, partition_of
 from kafka.core.admin.cluster import broker_ids_of_the_cluster, request_brokers
 from kafka.core.admin.responses import TRANSIENT, raise_first, requiring_release, time_left
 from kafka.core.admin.routing import (
@@ -66,6 +65,7 @@ from kafka.protocol.transactions import (
     WriteTxnMarkersResponse,
 )
 from kafka.structs import TopicPartition
+from kafka.validation import is_integer, list_of, milliseconds, node_ids, numbers_of, partition_of
 
 _FILTERS: Final[Mapping[str, tuple[int, str]]] = {"duration_filter": (1, "3.8"), "transactional_id_pattern": (2, "4.1")}
 """Field of ListTransactions -> the version and the release that have it (KIP-994, KIP-1152)."""
@@ -311,7 +311,7 @@ def _checked_spec(given: Any) -> AbortTransactionSpec:
         ) from None
     for name, (least, most) in _RANGES.items():
         value = getattr(spec, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        if not is_integer(value) or not least <= value <= most:
             raise IllegalArgumentError(f"{call}: {name}={value!r}: a number of at least {least}, at most {most}")
     return spec._replace(topic_partition=partition_of(spec.topic_partition, call))
 

@@ -19,7 +19,6 @@ from operator import attrgetter
 from typing import Final
 
 from kafka._native import i64
-from kafka.core.arguments import Deserialize
 from kafka.core.consume.record import ConsumerRecord
 from kafka.errors import CorruptRecordError, KafkaError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
@@ -36,6 +35,7 @@ from kafka.records.compression import inflation_bound
 from kafka.records.header import Buffer
 from kafka.records.reader import RecordReader, RecordSink, headers_of
 from kafka.structs import TopicPartition
+from kafka.validation import Deserialize
 
 # Where a partition's error was: said on the error itself, for programs that go on from there.
 #

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.config_checks import offset_reset
 from kafka.core.consume.positions import OffsetResetStrategy
+from kafka.validation import offset_reset
 from test.core.consume.rig import A, Rig
 
 NOW_MS = 1_700_000_000_000

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.arguments import list_of, mapping_of, milliseconds, node_ids, numbers_of, partition_of
 from kafka.errors import IllegalArgumentError
 from kafka.structs import TopicPartition
+from kafka.validation import list_of, mapping_of, milliseconds, node_ids, numbers_of, partition_of
 
 A_LONG_TIME_MS = 4_611_686_018_427_387_904
 """2 to the power of 62; more is refused (a rule of ours)."""
