@@ -9,9 +9,12 @@ from __future__ import annotations
 import ast
 import functools
 import pathlib
+import re
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from test import structure
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "kafka"
@@ -267,6 +270,77 @@ def test_a_module_says_what_it_is_and_postpones_annotations() -> None:
         ):
             lacking.append(f"{module.path} does not postpone annotations")
     assert lacking == []
+
+
+# -- names -----------------------------------------------------------------------------------------------------------
+
+PAIRS = {
+    "ClassicMember", "ConsumerMember", "CooperativeStickyAssignor", "FetchSession", "ShareSession", "TransactionState",
+}  # fmt: skip
+"""Public classes of which client and broker, or we and kafka-python's names, each have one."""
+
+NOT_OURS = {"test/benchmarks/drain.py:bench_jobs.py", "docs/quickstart.rst:shop.py", "docs/quickstart.rst:buy.py"}
+"""Files that a text names and that its reader makes, or that are written when it runs."""
+
+LARGEST_RING = 4
+FOREIGN_WRITES = 16
+"""Of an attribute of an object of another module, outside ``tasks``. It goes down, not up."""
+
+GUIDE = ROOT / "docs" / "architecture.rst"
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    names = structure.duplicate_names(structure.read_modules())
+    assert {name: homes for name, homes in names.items() if name not in PAIRS} == {}
+
+
+def test_few_modules_import_one_another_in_a_circle() -> None:
+    """With imports for type checkers and inside functions: what a reader has to take in at once."""
+    rings = structure.rings(structure.read_modules())
+    assert [ring for ring in rings if len(ring) > LARGEST_RING] == []
+
+
+def test_an_object_is_changed_by_its_own_module() -> None:
+    """The last ones are errors that learn where they happened, and messages that are not fields of ``protocol``."""
+    writes = structure.foreign_writes(structure.read_modules())
+    assert len([write for write in writes if not write.startswith("kafka/tasks/")]) <= FOREIGN_WRITES, writes
+
+
+def test_a_file_that_a_text_names_is_there() -> None:
+    files = [f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.rglob("*.py") if ".tox" not in path.parts]
+    texts = [*PACKAGE.rglob("*.py"), *(ROOT / "test").rglob("*.py"), *(ROOT / "docs").rglob("*.rst")]
+    missing = []
+    for text in texts:
+        for name in re.findall(r"``([\w/.-]*\w\.py)``", text.read_text("utf-8")):
+            where = f"{text.relative_to(ROOT).as_posix()}:{name}"
+            if where not in NOT_OURS and not any(file.endswith(f"/{name}") for file in files):
+                missing.append(where)
+    assert missing == []
+
+
+def test_what_the_guide_names_is_there() -> None:
+    """Classes, their methods, constants and folders, in the part of the architecture page that is a guide."""
+    known: set[str] = set()
+    for module in modules():
+        for node in module.tree.body:
+            known.update(_names_of(node))
+            if isinstance(node, ast.ClassDef):
+                known.update(f"{node.name}.{name}" for inner in ast.walk(node) for name in _names_of(inner))
+    guide = GUIDE.read_text("utf-8").partition("\nNon-obvious\n")[0]
+    names = set(re.findall(r"``([A-Z]\w*(?:\.\w+)*)``", guide))
+    assert names - known == set()
+    folders = set(re.findall(r"``([a-z_/]+/)``", guide))
+    assert {
+        name for name in folders if not any((base / name).is_dir() for base in (ROOT, PACKAGE, PACKAGE / "broker"))
+    } == set()
+
+
+def _names_of(node: ast.AST) -> set[str]:
+    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return {node.name}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    return names | {target.attr for target in targets if isinstance(target, ast.Attribute)}
 
 
 # -- the rules themselves --------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@
 ``.. kafka-identity-recoveries-table::``  the same for a producer's id
 ``.. kafka-transaction-recoveries-table::``  what becomes of a transaction, from ``core/produce/errors.py``
 ``.. kafka-group-reactions-table::``   what a member of a classic group does about errors, from ``core/group``
+``.. kafka-offset-errors-table::``     what an error in OffsetCommit or OffsetFetch leads to, from
+``core/group/offsets.py``
 ``.. kafka-share-reactions-table::``   what a share consumer does about errors, from ``core/share``
 ``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
 ``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
@@ -185,6 +187,27 @@ def group_reactions_rows() -> Rows:
     for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
         reactions = (classic_error_action(error("x"), table) for table in tables.values())
         yield f"``{error.__name__}``", str(error.errno), *(_escaped(one.value) for one in reactions)  # type: ignore[attr-defined]
+
+
+def offset_errors_rows() -> Rows:
+    """What an error in OffsetCommit and OffsetFetch leads to."""
+    from kafka.core.group.offsets import (
+        COMMIT_ERROR_ACTIONS,
+        OFFSET_FETCH_ERROR_ACTIONS,
+        REPLACED_ERRORS,
+        offset_error_action,
+    )
+
+    tables = {"OffsetCommit": COMMIT_ERROR_ACTIONS, "OffsetFetch": OFFSET_FETCH_ERROR_ACTIONS}
+    yield ("error", "code", *tables, "raised as")
+    named = {error for table in tables.values() for error in table}
+    for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
+        actions = (offset_error_action(error("x"), table) for table in tables.values())
+        raised = REPLACED_ERRORS.get(error, error)
+        yield (
+            f"``{error.__name__}``", str(error.errno),  # type: ignore[attr-defined]
+            *(_escaped(one.value) for one in actions), f"``{raised.__name__}``",
+        )  # fmt: skip
 
 
 def share_reactions_rows() -> Rows:
@@ -451,6 +474,7 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-group-reactions-table": (
             group_reactions_rows, package / "core" / "group" / "classic.py", 0,
         ),
+        "kafka-offset-errors-table": (offset_errors_rows, package / "core" / "group" / "offsets.py", 0),
         "kafka-share-reactions-table": (
             share_reactions_rows, package / "core" / "share" / "session.py", 0,
         ),

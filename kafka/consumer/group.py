@@ -63,7 +63,7 @@ _numbers = count(1)
 def __getattr__(name: str) -> Any:
     """kafka-python has its consumer in a module of this name."""
     if name == "KafkaConsumer":
-        return import_module("kafka.consumer").KafkaConsumer
+        return import_module("kafka").KafkaConsumer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

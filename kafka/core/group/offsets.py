@@ -203,13 +203,13 @@ MemberIdentity = Callable[[], ConsumerGroupMetadata]
 class OffsetErrorAction(Enum):
     """What an error asks for."""
 
-    FAIL = "final"
-    RETRY = "wait"
-    BRIEFLY = "wait, read the metadata, and try some times only"
-    FIND = "wait, and look the coordinator up"
-    EPOCH = "take the member's new epoch, when there is one"
-    FENCED = "the member is not, or no longer, what it took itself for"
-    NOTHING = "the same as no offset"
+    FAIL = "raise the error"
+    RETRY = "wait and retry"
+    BRIEFLY = "wait, refresh metadata, and retry a few times"
+    FIND = "find the coordinator again, and retry"
+    EPOCH = "retry with the member's new epoch, when there is one"
+    FENCED = "no retry: the group has gone on without this member; the member sends a heartbeat"
+    NOTHING = "as if no offset were committed"
 
 
 _RETRYING_ACTIONS: Final = frozenset(
@@ -238,7 +238,7 @@ OFFSET_FETCH_ERROR_ACTIONS: Final[Mapping[type[KafkaError], OffsetErrorAction]] 
     UnstableOffsetCommitError: OffsetErrorAction.RETRY,
 }
 
-_REPLACED_ERRORS: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
+REPLACED_ERRORS: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
     UnknownMemberIdError: CommitFailedError,
     IllegalGenerationError: CommitInRebalanceError,  # a member still, which has joined the next generation meanwhile
     FencedMemberEpochError: CommitFailedError,
@@ -461,7 +461,7 @@ def _has_moved_on(who: MemberIdentity, speaker: ConsumerGroupMetadata) -> bool:
 
 def _error_text(error: KafkaError, what: str, speaker: ConsumerGroupMetadata) -> KafkaError:
     """The error as users know it."""
-    kind = _REPLACED_ERRORS.get(type(error)) if what == "commit" else None
+    kind = REPLACED_ERRORS.get(type(error)) if what == "commit" else None
     if kind is None:
         return error
     found = kind(f"{_of(what, speaker)}: {_ERROR_ADVICE[kind]}")

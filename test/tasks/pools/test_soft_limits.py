@@ -1,6 +1,6 @@
 """Tests of the soft limit where the exception of a signal would be lost: event loops, finalisers, others' coroutines.
 
-``test_guard.py`` walks the points of plain functions.
+``test_soft_limit.py`` walks the points of plain functions.
 """
 
 from __future__ import annotations
