@@ -1,4 +1,4 @@
-"""What compiled classes tell their compiler, and plain Python passes over. This module itself is never compiled.
+"""Declarations for compiled code, without effect in plain Python. This module itself is never compiled.
 
 ``acyclic=True``: the garbage collector need not look at the class's objects. For objects that are made by the million,
 and whose cycles, if any, are broken when their work is done. (With tuples, the collector took a quarter of a consumer's

@@ -154,7 +154,7 @@ class Future(Generic[T]):
                     log.exception("future callback raised; ignoring it")
                 except BaseException:
                     # Outside the main thread this is no Ctrl-C: a callback called sys.exit(). That would
-                    # end the loop's thread in silence, and with it everything that others wait for.
+                    # end the loop's thread silently, and with it everything that others wait for.
                     if self.error_on_callbacks or threading.current_thread() is threading.main_thread():
                         raise
                     log.exception("future callback raised SystemExit or KeyboardInterrupt; ignoring it")

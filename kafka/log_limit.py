@@ -2,7 +2,7 @@
 
 A peer that sends a hundred thousand damaged records must not fill the disk with a hundred thousand lines. So the first
 :data:`MOST` lines of a kind within :data:`EVERY_S` seconds are written as they are, and the others counted: the next
-line of the kind that is written says how many were left out before it, and :meth:`LimitedLog.flush` tells what is left
+line of the kind that is written says how many were left out before it, and :meth:`LimitedLog.flush` writes what is left
 when no other line comes. Which lines are of a kind is for the caller to say; there are :data:`MOST_KINDS` at most, and
 what does not fit in shares one.
 
@@ -77,7 +77,7 @@ class LimitedLog:
         self.write(logging.WARNING, kind, text, *args)
 
     def flush(self) -> None:
-        """Tell of the lines that were left out and that no later line has told of."""
+        """Log how many lines were left out since the last one that was written."""
         for found in self._kinds.values():
             if found.left_out and found.last is not None:
                 level, text, args = found.last

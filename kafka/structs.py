@@ -80,7 +80,7 @@ class BrokerMetadata(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as the cluster's metadata tells it; ``leader`` is -1 when there is none."""
+    """A partition in the cluster's metadata; ``leader`` is -1 when there is none."""
 
     topic: str
     partition: int

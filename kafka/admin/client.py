@@ -362,7 +362,7 @@ class KafkaAdminClient(HasTelemetry):
     ) -> dict[str, dict[str, Any]]:
         """Groups of any type: ``{group: {"group_id", "group_state", "group_type", "members", "error", ...}}``, where
         ``error`` is None or a text. The other fields are those of DescribeGroups, ConsumerGroupDescribe or
-        ShareGroupDescribe; what consumers of classic groups told one another is decoded."""
+        ShareGroupDescribe; the metadata and assignments of consumers in classic groups are decoded."""
         return self._run(
             dialogues.describe_groups(
                 group_ids,
@@ -463,7 +463,7 @@ class KafkaAdminClient(HasTelemetry):
     # -------------------------------------------------------------------------------
 
     def list_consumer_groups(self, broker_ids: Sequence[int] | None = None) -> list[tuple[str, str]]:
-        """``[(group, protocol type)]``. kafka-python 2's; :meth:`list_groups` tells more."""
+        """``[(group, protocol type)]``. kafka-python 2's; :meth:`list_groups` returns more."""
         return [(group["group_id"], group["protocol_type"]) for group in self.list_groups(broker_ids)]
 
     def describe_consumer_groups(
@@ -473,7 +473,7 @@ class KafkaAdminClient(HasTelemetry):
         include_authorized_operations: bool = False,
     ) -> list[GroupInformation]:
         """Groups as GroupInformation with MemberInformation. Raises the first error. kafka-python 2's;
-        :meth:`describe_groups` tells more of groups that are not classic."""
+        :meth:`describe_groups` returns more for groups that are not classic."""
         found = self.describe_groups(group_ids, group_coordinator_id, include_authorized_operations)
         for group_id, group in found.items():
             if group["error"] is not None and group["group_state"] != "Dead":
@@ -689,7 +689,7 @@ class KafkaAdminClient(HasTelemetry):
     def abort_transaction(self, spec: AbortTransactionSpec) -> None:
         """Abort a producer's transaction in one partition, by ``AbortTransactionSpec(partition, producer_id,
         producer_epoch)``, whatever its coordinator says: for one that hangs, as readers of committed records wait for
-        its end. Its coordinator does not hear of it. InvalidProducerEpochError for an epoch older than the partition's,
+        its end. Its coordinator is not informed. InvalidProducerEpochError for an epoch older than the partition's,
         ClusterAuthorizationFailedError.
 
         The producer's next transaction is not touched: before a further try the partition is asked whether this one is
@@ -769,7 +769,7 @@ class KafkaAdminClient(HasTelemetry):
 
     def api_versions(self) -> dict[ApiKey, tuple[int, int]]:
         """What a broker of the cluster speaks, whichever is asked: ``{ApiKey: (lowest, highest version)}``. Of brokers
-        before 0.10, which tell nothing, what their release is known to speak."""
+        before 0.10, which have no ApiVersions, what their release is known to speak."""
         ranges = self._run(self._ranges_of(None)).ranges
         return {ApiKey(key): versions for key, versions in ranges.items()}
 

@@ -1,4 +1,4 @@
-"""The admin client's calls as dialogues, for who wants a future or has a KafkaClient on a loop:
+"""The admin client's calls as dialogues, for users who want a future or have a KafkaClient on a loop:
 ``admin.run(create_topics(..., backoff=admin.retry_backoff))``, ``client.run(...)``."""
 
 from __future__ import annotations

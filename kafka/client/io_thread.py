@@ -50,7 +50,7 @@ EXIT_TIMEOUT_S = 5.0
 """How long the end of the interpreter waits, in all, for threads that were not closed."""
 
 STOP_TIMEOUT_S = 1.0
-"""How long it waits after that for threads that were told to stop at once."""
+"""How long it waits after that for threads that are to stop at once."""
 
 
 class ClientHost(abc.ABC):

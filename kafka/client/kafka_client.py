@@ -560,7 +560,7 @@ class KafkaClient:
         return self._checks.of_node(node_id, address, timeout, strict).ranges
 
     def finalized_level(self, feature: str) -> int:
-        """The cluster's level of a feature (KIP-584), as the last broker told that was connected to; 0 without it."""
+        """The cluster's level of a feature (KIP-584), from the broker that was connected last; 0 without it."""
         known = self._versions.known
         return 0 if known is None else known.features.get(feature, (0, 0))[1]
 

@@ -2,7 +2,7 @@
 
     driver.py        carries out the fetcher's effects on the loop     group.py       drives the member of a group
     fetch_buffer.py  takes records out of what was fetched, and        membership.py  rebalances, auto-commit and
-                     notifies who waits for them                                      listeners: between two polls
+                     notifies the waiting reader                                      listeners: between two polls
     topics.py        topics of patterns, ids, and missing ones         commits.py     commits in order, and callbacks
     guard.py         one thread at a time, and how it is woken         iteration.py   records that iteration holds
     metrics.py  interceptors.py  listener.py  arguments.py
@@ -84,8 +84,8 @@ def record_filter(
 
 
 def telemetry_resource(settings: Mapping[str, Any], group: GroupDriver | None) -> Callable[[], dict[str, str]]:
-    """The attributes that telemetry tells of this consumer, as Java's does; what is empty is left out. Who has left the
-    group is still told by the last member id."""
+    """The attributes that telemetry sends for this consumer, as Java's does; empty ones are left out. A consumer
+    that has left the group keeps its last member id."""
 
     def resource() -> dict[str, str]:
         return {
@@ -622,7 +622,7 @@ class KafkaConsumer(HasTelemetry):
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with these. UnassignedPartitionError as with :meth:`pause`."""
         self._set_paused(partitions, False)
-        # What was fetched meanwhile is there already, and no fetch will tell of it.
+        # What was fetched meanwhile is there already, and no fetch will announce it.
         self._call_on_loop(self._driver.started)
 
     def paused(self) -> set[TopicPartition]:
@@ -685,7 +685,7 @@ class KafkaConsumer(HasTelemetry):
         with self._thread_guard:
             with self._driver.lock:
                 meant = partitions or tuple(self._fetcher.positions)
-                if not meant and not self._membership.is_busy:  # a listener may be told of no partitions
+                if not meant and not self._membership.is_busy:  # a listener may be called with no partitions
                     raise UnassignedPartitionError("no partitions are assigned to this consumer yet")
                 positions = [self._fetcher.position_of(each) for each in meant]
                 for position in positions:
@@ -1074,7 +1074,7 @@ class KafkaConsumer(HasTelemetry):
         return fault
 
     def _leave(self, autocommit: bool, give_up_at: float) -> KafkaError | None:
-        """Commit, tell the listener, leave the group, as far as the time allows. What the listener raised."""
+        """Commit, call the listener, leave the group, as far as the time allows. Returns what the listener raised."""
         group, commits, membership = self._group, self._commits, self._membership
         if group is None or commits is None:
             return None

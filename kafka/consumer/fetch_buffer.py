@@ -207,9 +207,9 @@ class RecordSource(Protocol):
 
 
 class RecordNotifier:
-    """Notifies who waits for records. ``wakeup`` is set for a thread that waits; the callbacks are for a consumer on
-    a loop, and run there: ``on_records`` with at most ``limit`` records at a time, ``on_error`` with what ``poll``
-    would have raised.
+    """Notifies readers that wait for records. ``wakeup`` is set for a thread that waits; the callbacks are for a
+    consumer on a loop, and run there: ``on_records`` with at most ``limit`` records at a time, ``on_error`` with what
+    ``poll`` would have raised.
     """
 
     def __init__(

@@ -293,7 +293,7 @@ class GroupDriver:
                 read = self._client.refresh_metadata(sorted(need.topics))
             except KafkaError:  # the client is closed
                 return
-            # An answer that told nothing new is one, too: what is still missing is not there.
+            # An answer without news is one, too: what is still missing is not there.
             read.add_both(lambda _: self._metadata_changed())
 
     def _metadata_changed(self, *_: object) -> None:

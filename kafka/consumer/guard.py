@@ -27,7 +27,7 @@ class WakeupEvent:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Wake who waits, or else who waits next."""
+        """Wake the waiter, or else the next one."""
         if self._lock.locked():
             with contextlib.suppress(RuntimeError):  # another was quicker
                 self._lock.release()

@@ -55,11 +55,11 @@ StartingPositions = dict[TopicPartition, PartitionPosition]
 """What is looked up: the position that waits for it stands for the assignment."""
 
 _TRANSIENT_ERRORS: Final = (KafkaTimeoutError, UnknownMemberIdError, StaleMemberEpochError, FencedMemberEpochError)
-"""What is not retriable and passes all the same: the member has heard of it (``on_fenced``), and will join anew."""
+"""What is not retriable and passes all the same: the member is informed (``on_fenced``), and will join anew."""
 
 
 class InitialOffsets:
-    """``known`` is given the committed offsets; ``on_trouble`` hears of errors that users should."""
+    """``known`` is given the committed offsets; ``on_trouble`` gets errors that users should see."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class InitialOffsets:
         self._client.loop.call_later(wait_s, self.look_up, list(errors))
 
 
-# What the loop has to tell the user, by an exception of the next poll.
+# Errors for the user, which the next poll raises.
 
 
 class PendingErrors:

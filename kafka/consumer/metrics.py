@@ -7,8 +7,8 @@
     PARTITION                                   of each assigned one    the same, tags ``topic`` and ``partition``
     GROUP                                       of the membership       ``consumer-coordinator-metrics``
 
-Recorded by request, answer, poll, batch of records handed out and rebalance, never by record. Requests are told by the
-client's connections, so that nothing else has to know of metrics to be counted; of a client that several consumers
+Recorded by request, answer, poll, batch of records handed out and rebalance, never by record. Requests are reported by
+the client's connections, so that nothing else has to know of metrics to be counted; of a client that several consumers
 share, what comes from connections counts for all of them. Times in milliseconds, sizes in bytes as they come, that is
 compressed, ages in seconds (-1: never).
 

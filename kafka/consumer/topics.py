@@ -146,7 +146,7 @@ class SubscribedTopics:
             self._alarm.set(self._client.loop.time() + self._client.retry_backoff.delay_s(3))
 
     def note_found(self, names: Iterable[str]) -> None:
-        """Others told of these topics, the broker or members of the group; those that are not subscribed by name here
+        """Topics from elsewhere, the broker or members of the group; those that are not subscribed by name here
         are not for us to create."""
         self._found.update(name for name in names if name not in self._names)
 
@@ -162,14 +162,14 @@ class SubscribedTopics:
     # -- ids -----------------------------------------------------------------------------------------------------------
 
     def topic_of_id(self, topic_id: UUID) -> str | None:
-        """The name of a topic, when anything has told it."""
+        """The name of a topic, once it is known."""
         name = self._client.cluster.topic_name_for_id(topic_id) or self._ids.get(topic_id)
         if name is not None:
             self.note_found((name,))
         return name
 
     def learn(self, ids: frozenset[UUID]) -> None:
-        """Ask what these topics are called; listeners of the metadata hear of it."""
+        """Ask what these topics are called; listeners of the metadata get the answer."""
         if not ids or ids == self._asked_ids:
             return
         self._asked_ids = ids

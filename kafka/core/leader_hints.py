@@ -1,10 +1,10 @@
-"""What an answer that refuses a request tells of the partitions' leaders (KIP-951).
+"""The leaders in the response to a request that was sent to the wrong broker (KIP-951).
 
 With NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, brokers of 3.7 and later say who leads instead, and where that is:
 ``current_leader`` of the partition, ``node_endpoints`` of the answer (Produce 10, Fetch 16; Fetch 12 to 15 have the
 leader without its address). Whether to believe it is the cluster metadata's to decide (``client/cluster.py``).
 
-Another API that tells such things: one more line in :data:`PARTITIONS_OF`.
+Another API with such hints: one more line in :data:`PARTITIONS_OF`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class LeaderHint(NamedTuple):
 
 
 class LeaderHints(NamedTuple):
-    """All that one answer tells."""
+    """All hints of one response."""
 
     leaders: dict[TopicPartition, LeaderHint]
     nodes: list[BrokerMetadata]

@@ -13,9 +13,9 @@ open, says nothing and answers the next request; 0.10 and later answer an ApiVer
 35, in version 0, with an empty list or with their own range. So each probe is followed at once by a Metadata v0
 request, which all of them answer: the answer to that alone means "does not know the first".
 
-From 0.10.0 on a broker tells its API versions, and the release is inferred from them: :data:`RELEASES` has, newest
+From 0.10.0 on a broker has ApiVersions, and the release is inferred from them: :data:`RELEASES` has, newest
 first, a fact for each release that no earlier one has. Before, :data:`OLD_RANGES` has what a client needs. A new
-release is a line on top of :data:`RELEASES`; best a fact that every broker tells, whatever its role.
+release is a line on top of :data:`RELEASES`; best a fact that every broker shows, whatever its role.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ RELEASES: Final[tuple[tuple[str, int | str, int], ...]] = (
     ("3.7", 1, 16),  # Fetch
     ("3.6", 24, 4),  # AddPartitionsToTxn
     ("3.5", 1, 15),  # Fetch
-    ("3.4", 4, 7),  # LeaderAndIsr, which only brokers with ZooKeeper tell; the others raised no API at all:
+    ("3.4", 4, 7),  # LeaderAndIsr, which only brokers with ZooKeeper list; the others raised no API at all:
     ("3.4", "metadata.version", 8),
     ("3.3", 35, 4),  # DescribeLogDirs
     ("3.2", 11, 9),  # JoinGroup

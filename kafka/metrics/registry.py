@@ -52,7 +52,7 @@ class MetricName:
 
 class KafkaMetric:
     """A metric: ``value()`` is its value now, which ``read()`` gives. ``is_total``: it counts something since the start
-    and only grows, so that telemetry may tell of what was added since the last time (KIP-714)."""
+    and only grows, so that telemetry may send what was added since the last time (KIP-714)."""
 
     __slots__ = ("_read", "is_total", "metric_name")
 

@@ -323,7 +323,7 @@ class MemoryTransport(Transport):
         return (self.local.host, self.peer.host) in ((one, other), (other, one))
 
     def _pair(self, other: MemoryTransport, local: Address, peer: Address) -> None:
-        """The connection exists; the handler is not told yet."""
+        """The connection exists; the handler is not notified yet."""
         self._other = other
         self.local, self.peer = local, peer
         self._incoming.attach(self._network._fabric.link(peer.host, local.host))

@@ -243,7 +243,7 @@ DEFAULT_PORTS: Final[Mapping[str, int]] = {"socks5": 1080, "socks5h": 1080, "htt
 
 
 def _encode_host(host: str) -> bytes:
-    """As it is written for a proxy. ProxyError for what is no name: brokers tell names in their metadata, and a line
+    """As it is written for a proxy. ProxyError for what is no name: host names come from brokers' metadata, and a line
     break in one would make it a part of the request."""
     try:
         name = host.encode("idna")

@@ -9,7 +9,7 @@ module. Every descriptor made here is non-blocking and not inherited by children
         once
 
 Writing tries the socket at once, with one system call for a whole list of chunks: most requests fit the socket's
-buffer and the selector never hears of them. Reading takes one stretch for each connection and turn of the loop, into
+buffer and the selector does not know them. Reading takes one stretch for each connection and turn of the loop, into
 one buffer shared by the network's connections: a fresh 256 KiB object for each read would be mapped and unmapped. A
 handler that expects much gives a buffer of its own instead.
 """
@@ -363,7 +363,7 @@ class TcpTransport(Transport):
             self._wait_for(missing)
 
     def _wait_for(self, missing: int) -> None:
-        """Be told of what comes when there are so many bytes, or the connection has ended, and no earlier. A response
+        """Call the handler only when so many bytes have come, or the connection has ended (SO_RCVLOWAT). A response
         of 1 MiB is two reads then instead of twelve. Set anew after each read, since less is missing then."""
         sock = self._sock
         if sock is None:

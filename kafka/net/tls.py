@@ -169,7 +169,7 @@ class TlsTransport(Transport, TransportHandler):
         return self._ssl.version() if self._ssl is not None else None
 
     def peer_certificate(self) -> dict[str, Any] | None:
-        """What the ``ssl`` module tells of the peer's certificate that was checked; None when there is none."""
+        """What the ``ssl`` module returns for the peer's verified certificate; None when there is none."""
         found: dict[str, Any] | None = self._ssl.getpeercert() if self._ssl is not None else None
         return found or None
 
@@ -371,7 +371,7 @@ class TlsTransport(Transport, TransportHandler):
         self._flush()
 
     def _fail(self, error: BaseException) -> None:
-        """End it for ``error``, after the alert that tells the peer, if that gets through."""
+        """End it for ``error``, after the TLS alert to the peer, if that gets through."""
         if self.is_closing or self._under is None:
             return
         self.is_closing = True

@@ -121,7 +121,7 @@ class ProducerDriver:
     def _identity_failed(self, error: BaseException) -> None:
         is_supported = not isinstance(error, (IncompatibleBrokerVersion, UnsupportedVersionError))
         if not is_supported and self._settings.get("requires_idempotence"):
-            is_supported = True  # what was asked for in so many words is not given up in silence
+            is_supported = True  # what was asked for explicitly is not given up silently
             error = UnsupportedVersionError(f"enable_idempotence=True needs Kafka 0.11 or later: {error}")
         self.sender.identity_failed(error, self._loop.time(), is_supported=is_supported)
         self.pump_soon()

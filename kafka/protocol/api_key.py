@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """An API's key. One that a newer broker tells of, ``ApiKey(1000)``, is a member named UNKNOWN_1000."""
+    """An API's key. One that only a newer broker knows, ``ApiKey(1000)``, is a member named UNKNOWN_1000."""
 
     Produce = 0
     Fetch = 1

@@ -71,7 +71,7 @@ def _behind_correlation_id(version: int) -> bytes:
 
 
 class UnknownRequest(NamedTuple):
-    """A request of an API or version that has no class here: all that can be told of it."""
+    """A request of an API or version that has no class here: all that is known of it."""
 
     api_key: int
     api_version: int

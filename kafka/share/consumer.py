@@ -76,7 +76,7 @@ class KafkaShareConsumer(HasTelemetry):
     Each record is handed to one member of the group at a time, under a lock, and counts as done when it is
     acknowledged: ACCEPT (done), RELEASE (not begun: hand it to another), REJECT (never hand it out again), RENEW (still
     at it: a new lock). Records may be acknowledged in any order. What is not acknowledged in time is handed out again,
-    until the group's ``share.delivery.count.limit``; after that the broker drops it in silence.
+    until the group's ``share.delivery.count.limit``; after that the broker drops it silently.
 
     A new group starts at the *end* of its topics unless its setting ``share.auto.offset.reset`` says ``earliest``
     before its first member joins (``KafkaAdminClient.alter_configs``).
@@ -267,7 +267,7 @@ class KafkaShareConsumer(HasTelemetry):
 
     @property
     def lock_s(self) -> float:
-        """Length of a lock in seconds, as the broker's last answer told it."""
+        """Length of a lock in seconds, by the broker's last response."""
         return self._driver.lock_s
 
     @property
@@ -278,7 +278,7 @@ class KafkaShareConsumer(HasTelemetry):
 
     @property
     def heartbeat_interval_s(self) -> float:
-        """Seconds between heartbeats, as the group's last answer told them."""
+        """Seconds between heartbeats, by the coordinator's last response."""
         return self._driver.heartbeat_interval_s
 
     @property

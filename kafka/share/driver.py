@@ -55,7 +55,7 @@ from kafka.protocol.share import ShareGroupHeartbeatResponse
 from kafka.share.leader_sessions import LeaderSession
 from kafka.structs import TopicPartition
 
-# Who leads the partitions of a subscription, as far as the cluster's metadata tells, and the search for what it lacks.
+# Who leads the partitions of a subscription, as far as the cluster's metadata says, and the search for what it lacks.
 #
 # A group's assignment names topics by id, and brokers do not repeat it: what the metadata does not know yet (a topic
 # that is new, or not there), and a partition that has no leader now, is looked for until it does.
@@ -238,7 +238,7 @@ TURN_WAIT_MS: Final = 50
 
 
 class ShareEvents(Protocol):
-    """What the driver tells its owner, on the loop's thread."""
+    """The driver's callbacks to its owner, on the loop's thread."""
 
     def on_records(self, records: list[ShareRecord]) -> None:
         """Records that this member holds now."""
@@ -382,7 +382,7 @@ class ShareConsumerDriver:
 
     @property
     def lock_s(self) -> float:
-        """Length of a lock in seconds, as the last answer told it."""
+        """Length of a lock in seconds, by the last response."""
         return max((leader.session.lock_s for leader in self._sessions.values()), default=30.0)
 
     @property
@@ -393,7 +393,7 @@ class ShareConsumerDriver:
 
     @property
     def heartbeat_interval_s(self) -> float:
-        """Between heartbeats, as the last answer told it."""
+        """Between heartbeats, by the last response."""
         return self._membership.interval_s
 
     @property

@@ -4,8 +4,8 @@
                      heard() --------------------> outcomes --------------------------> take_outcomes(), take_answered()
                      take_said() <---------------- acknowledgements <------------------ say(), accept_polled()
 
-One lock guards it all; no code of users runs under it. It knows neither brokers nor loops: who has to be told that
-something was said sees it in the result.
+One lock guards it all; no code of users runs under it. It knows neither brokers nor loops: the result of a method says
+whether the loop has to be notified.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class ShareFetchBuffer:
                 self._changed.wait(min(left_s, threading.TIMEOUT_MAX))
 
     def pass_on(self, accepts: bool) -> tuple[ShareRecord | None, bool]:
-        """For who wants one record after the other: the next one; None when there is none, or something is to be done
+        """For reading record by record: the next one; None when there is none, or something is to be done
         first (:meth:`take` knows what). With ``accepts`` it is to be accepted by the next call, as the one before is
-        now. When the loop has to be told of that, there is no record yet: tell it, and call again."""
+        now. When the loop has to be notified of that, there is no record yet: notify it, and call again."""
         with self._lock:  # which is entered in a quarter of the condition's time
             records = self._records
             if not records or self._is_woken or self._answered:
@@ -174,7 +174,7 @@ class ShareFetchBuffer:
 
     def accept_polled(self) -> bool:
         """Accept what polls returned and the user did not acknowledge; as :meth:`acknowledge_later`, but a lock that
-        is gone is no error here: who carries out what was said finds it, and tells :meth:`heard`."""
+        is gone is no error here: the loop finds it when it carries this out, and calls :meth:`heard`."""
         with self._changed:
             return self._accept()
 
@@ -202,7 +202,7 @@ class ShareFetchBuffer:
             self._is_told = False
 
     def acknowledge_later(self, record: ShareRecord, kind: AcknowledgeType) -> bool:
-        """Acknowledge ``record``. Whether the loop has to be told that there is something for it.
+        """Acknowledge ``record``. Returns whether the loop has to be notified.
 
         IllegalStateError when it was acknowledged before or its lock is gone.
         """
@@ -353,7 +353,7 @@ class ShareEventDispatcher:
 
 
 def call_back(callback: CommitCallback, answered: Iterable[AcknowledgementResult]) -> None:
-    """Tell it, once for each partition and error. What it raises comes through when all were told; the first of it."""
+    """Call it, once for each partition and error. The first error that it raises is raised after all calls."""
     told: dict[tuple[TopicPartition, int], tuple[set[int], KafkaError | None]] = {}
     for _, records, error in answered:
         key = TopicPartition(records[0].topic, records[0].partition), id(error)

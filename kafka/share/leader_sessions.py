@@ -177,7 +177,7 @@ OVERDUE_S: Final = 1.0
 
 
 class LeaderSessionListener(Protocol):
-    """What a leader asks of the driver and tells it."""
+    """What a leader session asks of the driver and reports to it."""
 
     def demand_for(self, leader: LeaderSession) -> FetchDemand:
         """How much the leader may fetch now."""

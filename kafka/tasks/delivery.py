@@ -133,10 +133,10 @@ class JobDelivery(Protocol):
 
     @property
     def lock_s(self) -> float:
-        """Length of a lock in seconds; it may change as answers tell."""
+        """Length of a lock in seconds; it may change with each response."""
 
     delivery_limit: int
-    """After so many deliveries the broker drops a record in silence."""
+    """After so many deliveries the broker drops a record silently."""
 
     def request(self, source: JobSource, count: int) -> None:
         """Ask for up to ``count`` more jobs from ``source``, instead of what was asked before; 0: none.

@@ -1,4 +1,4 @@
-"""Jobs into the pool, and back out of it while they have not begun: who is next for a free slot.
+"""Jobs into the pool, and back out of it while they have not begun: which one is next for a free slot.
 
 The order is: handlers of killed jobs, suspects, the buffers. What the pool has not begun can be taken back at any time
 and stands where it stood before: the worker does so when suspects come, when it renews (a long job may have come in

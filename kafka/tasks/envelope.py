@@ -208,7 +208,7 @@ class DeadLetter:
 
 
 def dead_letter_of(headers: Iterable[Header]) -> DeadLetter | None:
-    """The death that a dead record's headers tell, or None when they tell none."""
+    """The cause of death in a dead record's headers, or None when they have none."""
     found = {name[len(DEAD) :]: _lenient(raw) for name, raw in headers if name.startswith(DEAD)}
     if "cause" not in found:
         return None
@@ -238,7 +238,7 @@ def _text(header: str, raw: bytes | None) -> str:
 
 
 def truncated_repr(found: str | bytes | None) -> str:
-    """What a record holds, as an error tells it: the beginning, and how long it is when there is more."""
+    """What a record holds, for an error's text: the beginning, and how long it is when there is more."""
     if found is None or len(found) <= MOST_SHOWN:
         return repr(found)
     return f"{found[:MOST_SHOWN]!r}... ({len(found)} {'characters' if isinstance(found, str) else 'bytes'})"

@@ -2,7 +2,7 @@
 the numbers of a worker, which come from an app's settings and the command line.
 
 An unknown option, one that makes no sense, and one that this release does not carry yet each raise at once:
-nothing is cut or ignored in silence. A new option is one more row of a table here, and a field of its class.
+nothing is cut or ignored silently. A new option is one more row of a table here, and a field of its class.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ LockLost        always                           DROP     --          --
 ==============  ===============================  =======  ==========  ========  =================
 
 Why a retry is not a RELEASE: the broker's delivery count rises with every hand-out, clean ones included, is capped at 5
-(at most 10), and the broker drops the record in silence after it. So it is no attempt counter and no crash counter; a
+(at most 10), and the broker drops the record silently after it. So it is no attempt counter and no crash counter; a
 count of 2 or more on a queue is a suspicion, and only deliveries on the suspect topic, each of one job that starts at
 once, are counted as crashes. So nothing is released there: a suspect whose task is unknown is written anew, with its
 hand-outs to such workers in a header. FAILURE of InvalidRecord is written only where at least the id could be read.
@@ -285,8 +285,8 @@ def admit(
 ) -> Outcome | None:
     """Why a job that was just leased must not run; None when it may. ``history.crashes``: :func:`crashes_of`.
 
-    A suspect with spared deliveries is written anew first: other workers could not tell them from crashes, and the
-    broker's limit counts them.
+    A suspect with spared deliveries is written anew first: other workers could not distinguish them from crashes, and
+    the broker's limit counts them.
     """
     if history.expires_ms is not None and now_ms >= history.expires_ms:
         return JobExpired()

@@ -3,7 +3,7 @@
 A call is ``{"args": [...], "kwargs": {...}}``, a result any value.
 
 JSON carries None, booleans, numbers, texts, lists and dicts with text keys; a tuple arrives as a list. What would be
-changed in silence otherwise is refused: keys that are no texts (JSON would make ``{1: 2}`` into ``{"1": 2}``), NaN and
+changed silently otherwise is refused: keys that are no texts (JSON would make ``{1: 2}`` into ``{"1": 2}``), NaN and
 the infinities. Another format is one more pair of functions here and a ``content-type`` header in the envelope.
 """
 

@@ -45,7 +45,7 @@ class SourceBuffer:
     def most_held(self, lock_s: float) -> int:
         """Jobs, buffered and running, that may be held at once.
 
-        What is refused takes no slot, and tells nothing of how long jobs take: each answer that brings nothing else
+        What is refused takes no slot, and says nothing about how long jobs take: each answer that brings nothing else
         doubles what the next one may bring, up to :data:`~kafka.tasks.runtime_estimate.MAX_HELD_JOBS`.
         """
         most = self.runtime.most_held(lock_s)

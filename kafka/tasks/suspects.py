@@ -126,7 +126,7 @@ class Suspects:
 
     def start(self, pool: Pool, held: int, is_moving: bool, submit: Callable[[Job], None]) -> bool:
         """Start those that may; whether other jobs may start too. ``held``: as of :meth:`due_at`."""
-        if not pool.busy and not self._waiting:  # who waits next starts anew
+        if not pool.busy and not self._waiting:  # the next wait starts anew
             self._patience_s, self._others_until = ISOLATION_WAIT_S, 0.0
         while self._waiting and self._isolated is None and not is_moving:
             job = self._waiting[0]

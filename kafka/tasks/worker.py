@@ -166,7 +166,7 @@ class Worker:
         """See :class:`kafka.tasks.delivery.DeliveryEvents`."""
         now, lock_s = self._timers.time(), self._delivery.lock_s
         self._counts["leased"] += len(leases)
-        self._renew_at = min(self._renew_at, now + lock_s / 3)  # the answers tell how long locks are
+        self._renew_at = min(self._renew_at, now + lock_s / 3)  # the responses have the duration of locks
         for source in {lease.source for lease in leases}:
             self._buffers[source].requested = None
         for lease in leases:

@@ -19,8 +19,8 @@ DRAIN_S = 30.0
 
 @contextlib.contextmanager
 def embedded_broker(*, in_process: bool = True, **options: Any) -> Iterator[EmbeddedBroker]:
-    """A broker that runs while the block does: in a thread of the test's process, for quickness, unless told otherwise.
-    ``options`` are those of :class:`~kafka.testing.EmbeddedBroker`."""
+    """A broker that runs while the block does: in a thread of the test's process, for quickness, unless
+    ``in_process`` says otherwise. ``options`` are those of :class:`~kafka.testing.EmbeddedBroker`."""
     with EmbeddedBroker(in_process=in_process, **options) as broker:
         yield broker
 

@@ -1,4 +1,4 @@
-"""One broker for a test: started, killed, paused, and told what is to go wrong.
+"""One broker for a test: started, killed, paused, and given faults to produce.
 
 The broker is a process of its own (``launch.py``), so that it can be killed and shares no interpreter with the test;
 ``in_process=True`` runs it in a thread instead, which starts faster and cannot be killed. Both have the same remote

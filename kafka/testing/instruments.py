@@ -368,7 +368,7 @@ class PushedMetrics:
     ) -> None:
         """Ask clients for the metrics whose names begin with one of ``metrics``, every ``interval_ms`` (100 to
         3600000). ``match``: which clients, ``client_id=app-.*``. The subscription of that ``name`` is replaced;
-        clients hear of it with their next push. It is in the broker's data directory."""
+        clients learn of it with their next push. It is in the broker's data directory."""
         values = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms)}
         if match:
             values["match"] = match
@@ -379,8 +379,8 @@ class PushedMetrics:
         running(self._connected).ask("subscribe_metrics", name=name, values={})
 
     def tell_totals(self, *, as_delta: bool) -> None:
-        """Whether clients are to tell totals as what was added since their last push (as at first, and always with
-        Apache Kafka), or as they are. They hear of it with their next subscription."""
+        """Whether clients are to send totals as what was added since their last push (as at first, and always with
+        Apache Kafka), or as they are. They learn of it with their next subscription."""
         running(self._connected).ask("metrics_as_delta", is_delta=as_delta)
 
     def find(

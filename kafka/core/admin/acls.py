@@ -294,8 +294,8 @@ def delete_acls(
     """Remove every rule that a filter matches: for each filter, what has been removed, and the filter's error or the
     first of a rule that could not be removed; else NoError.
 
-    Who asks again is not told what was removed before: KafkaConnectionError or RequestTimedOutError where the answer
-    was lost, after which the rules may have been removed.
+    A repeated request does not return what was removed before: KafkaConnectionError or RequestTimedOutError where the
+    answer was lost, after which the rules may have been removed.
     """
     wanted = _checked_acls(acl_filters, ACLFilter, "acl_filters")
 

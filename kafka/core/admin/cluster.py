@@ -41,7 +41,7 @@ _ATTEMPTS: Final = 2
 def describe_cluster(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[dict[str, Any]]:
     """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack", "is_fenced"}],
     "authorized_operations"}``, fenced brokers with the others (4.0). Brokers before 2.8 are asked for metadata instead,
-    which tells of no fences, and asked for no operations (None)."""
+    which has no fenced brokers, and asked for no operations (None)."""
     return (
         yield from retrying(
             lambda: _describe(is_whole=True), what="describing the cluster", backoff=backoff, timeout_s=timeout_s
@@ -105,7 +105,7 @@ def describe_metadata_quorum(*, backoff: Backoff, timeout_s: float = 30.0) -> Di
          "nodes": [{"node_id", "listeners": [{"name", "host", "port"}]}]}
 
     A replica is ``{"replica_id", "replica_directory_id", "log_end_offset", "last_fetch_timestamp",
-    "last_caught_up_timestamp"}``, times in ms since 1970, -1 where not told; ``error`` None or a text. ``nodes`` and
+    "last_caught_up_timestamp"}``, times in ms since 1970, -1 where unknown; ``error`` None or a text. ``nodes`` and
     directories' ids with KIP-853. Raises the error of the request. Brokers with KRaft since 3.3 (KIP-836).
     """
     topic = DescribeQuorumRequest.TopicData(

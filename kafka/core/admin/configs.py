@@ -444,7 +444,7 @@ def _filter(given: ConfigFilterType | str) -> ConfigFilterType:
 def _source(entry: dict[str, Any], kind: ConfigResourceType) -> ConfigSourceType:
     if entry["config_source"] >= 0:
         return ConfigSourceType.of(entry["config_source"])
-    if entry["is_default"]:  # version 0 tells no source
+    if entry["is_default"]:  # version 0 has no source
         return ConfigSourceType.DEFAULT_CONFIG
     if entry["read_only"] and kind is ConfigResourceType.BROKER:
         return ConfigSourceType.STATIC_BROKER_CONFIG

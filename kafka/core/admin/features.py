@@ -46,7 +46,7 @@ def describe_features(
     """``{feature: {"supported": (least, most), "finalized": (least, most), "finalized_epoch"}}``.
 
     ``supported`` is what the broker that is asked could do; the last two are there for what the cluster has finalized,
-    the epoch None where the broker tells none. ``software``: our name and version (``KafkaClient.software``).
+    the epoch None where the broker returns none. ``software``: our name and version (``KafkaClient.software``).
     IncompatibleBrokerVersion before 2.4; the first with features is 2.7.
     """
     target: Target = Controller() if send_request_to_controller else AnyNode()
@@ -205,7 +205,7 @@ class BrokerVersionData:
 def request_api_versions(
     target: Target, *, software: tuple[str, str], backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[ApiRanges]:
-    """What a broker tells of itself. IncompatibleBrokerVersion before 0.10, where brokers tell nothing."""
+    """A broker's ApiVersions response. IncompatibleBrokerVersion before 0.10, which has none."""
     request = ApiVersionsRequest(client_software_name=software[0], client_software_version=software[1])
     answer = yield from retrying(
         lambda: send(target, request), what="asking for API versions", backoff=backoff, timeout_s=timeout_s

@@ -56,7 +56,7 @@ from kafka.structs import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp,
 from kafka.validation import is_integer, mapping_of, partition_of
 
 Group = dict[str, Any]
-"""A group as its describing API tells it, with ``error`` (None or a text) in place of the error code."""
+"""A group as in its Describe response, with ``error`` (None or a text) in place of the error code."""
 
 _BATCHED_LEAVE_SINCE: Final = 3
 _REASONS_SINCE: Final = 5
@@ -114,7 +114,7 @@ def _of_classic(group_ids: list[str], operations: bool) -> ByVersion[Any]:
 
 
 def _decode_members(group: Group) -> None:
-    """The classic protocol's members, if they are consumers: what they told one another, as dictionaries."""
+    """The classic protocol's members, if they are consumers: their metadata and assignments, as dictionaries."""
     for member in group["members"]:
         for name, read in (("member_metadata", _subscription), ("member_assignment", _assignment)):
             data = member[name] = bytes(member[name])
@@ -174,7 +174,7 @@ def describe_groups(
     Classic ones have ``protocol_type``, ``protocol_data`` and members with ``member_metadata`` and
     ``member_assignment``; those of KIP-848 and KIP-932 have ``group_epoch``, ``assignment_epoch``, ``assignor_name``
     and members with ``subscribed_topic_names``, ``assignment`` and so on. A group that is not there is "Dead", with the
-    broker's error if it told one.
+    broker's error if there was one.
     """
     return (yield from _describe_groups(group_ids, _ALL, backoff, timeout_s, node_id, include_authorized_operations))
 
@@ -611,7 +611,7 @@ def list_partition_offsets(
 
 class SharePartitionOffset(NamedTuple):
     """Where a share group stands in a partition. ``start_offset``: the first record that is not done, -1 when the group
-    has not begun; ``lag``: how many records are not done, -1 when the broker does not tell (before 4.2)."""
+    has not begun; ``lag``: how many records are not done, -1 when the broker does not report it (before 4.2)."""
 
     start_offset: int
     lag: int = -1

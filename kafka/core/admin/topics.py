@@ -78,7 +78,7 @@ def create_topics(
     raise_errors: bool = True,
 ) -> Dialogue[dict[str, Any]]:
     """Create topics: ``{"topics": [{"name", "topic_id", "error_code", ...}]}``, with ``configs``, the settings as
-    ``{name: {...}}``, where the broker tells them (2.4).
+    ``{name: {...}}``, where the broker returns them (2.4).
 
     With ``raise_errors`` the first error is raised (TopicAlreadyExistsError, InvalidPartitionsError, ...).
     """
@@ -218,7 +218,7 @@ def delete_records(
 def describe_topics(
     topics: Sequence[str | UUID] | None = None, *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[list[dict[str, Any]]]:
-    """Topics as the cluster's metadata tells them, each with ``partitions``; all of them for None. Creates none.
+    """Topics in the cluster's metadata, each with ``partitions``; all of them for None. Creates none.
     ``authorized_operations``: their names; None before 2.3."""
     answer = yield from retrying(
         lambda: metadata_of(topics, with_operations=True),
@@ -288,7 +288,7 @@ def describe_topic_partitions(
     """A page of topics (None or none: of all), in the order of their names: ``{"topics": [{"error_code", "name",
     "topic_id", "is_internal", "partitions": [...], "topic_authorized_operations", "authorized_operations"}],
     "next_cursor": {"topic_name", "partition_index"}}``. ``next_cursor``, None on the last page, is the ``cursor`` of
-    the next. A partition tells ``eligible_leader_replicas`` and ``last_known_elr``, too. A topic that is not there has
+    the next. A partition has ``eligible_leader_replicas`` and ``last_known_elr``, too. A topic that is not there has
     ``error_code`` 3.
 
     Source: KIP-966; brokers with KRaft since 3.8.
@@ -372,7 +372,7 @@ def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> D
         except KafkaError as error:
             if not error.retriable or isinstance(error, Cancelled):
                 raise
-            if not reason or (yield from time_left(give_up_at)):  # a last look that was cut short tells nothing
+            if not reason or (yield from time_left(give_up_at)):  # a last look that was cut short proves nothing
                 reason = str(error)
         if not (yield from time_left(give_up_at)):
             raise KafkaTimeoutError(f"topics are not ready after {timeout_s:g} s: {reason}")
@@ -381,7 +381,7 @@ def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> D
 
 def metadata_of(topics: Sequence[str | UUID] | None, *, with_operations: bool = False) -> Dialogue[MetadataResponse]:
     """The cluster's metadata with these topics, all of them for None. Tries nothing twice, and never creates a topic: a
-    broker that cannot be told so is asked for all of them."""
+    broker whose version lacks that is asked for all of them."""
     spoken = _NO_CREATION_SINCE
 
     def build(version: int) -> MetadataRequest:
@@ -457,7 +457,7 @@ def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
 
 # Dialogues about where partitions are: moves to other brokers (KIP-455), and elections of leaders (KIP-183, KIP-460).
 #
-# All of them are the controller's. A move goes on behind its answer: ``list_partition_reassignments`` tells how far.
+# All of them are the controller's. A move goes on behind its answer: ``list_partition_reassignments`` shows how far.
 
 
 def alter_partition_reassignments(

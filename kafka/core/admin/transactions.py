@@ -281,7 +281,7 @@ def abort_transaction(spec: AbortTransactionSpec, *, backoff: Backoff, timeout_s
     """Abort a producer's transaction in one partition, whatever its coordinator says; nothing when it has none there.
 
     InvalidProducerEpochError: the epoch is older than the partition's. TransactionCoordinatorFencedError: the
-    coordinator's is; the default, -1, is then replaced by the one that the partition tells (2.8), as brokers refuse it
+    coordinator's is; the default, -1, is then replaced by the partition's (2.8), as brokers refuse it
     where a coordinator has ended a transaction of this producer before. ClusterAuthorizationFailedError.
 
     A marker names a producer and no transaction: a second one would abort the producer's next transaction. So before
@@ -538,7 +538,7 @@ def find_hanging_transactions(
     if not unknown:
         return overdue
     # One of them may have ended since, and that is why its coordinator knows no more of it. Or what coordinates it was
-    # between two brokers, neither of which told of it.
+    # between two brokers, neither of which listed it.
     again = yield from _open_transactions({each[0] for each in unknown}, **(yield from limits()))
     still = [each for each in again if each.key in unknown]
     if not still:

@@ -77,7 +77,7 @@ class ConfigType(EnumHelper, IntEnum):
 
 
 class ConfigFilterType(EnumHelper, IntEnum):
-    """Which settings ``describe_configs`` tells: MODIFIED those that were set for this very resource, STATIC those
+    """Which settings ``describe_configs`` returns: MODIFIED those that were set for this very resource, STATIC those
     of the broker's file, DEFAULT those that are not MODIFIED, DYNAMIC those that may be altered."""
 
     ALL = 0
@@ -234,7 +234,7 @@ def _normalized(text: str) -> str:
     return text.lower().replace("-", "").replace("_", "")
 
 
-# What calls about transactions take and tell. Names and texts are Kafka's, the classes kafka-python's (KIP-664).
+# What calls about transactions take and return. Names and texts are Kafka's, the classes kafka-python's (KIP-664).
 
 
 class TransactionState(EnumHelper, str, Enum):

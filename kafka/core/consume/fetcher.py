@@ -124,7 +124,8 @@ FETCH_ERROR_ACTIONS: Final[Mapping[type[BrokerResponseError], FetchErrorAction]]
     UnknownTopicOrPartitionError: FetchErrorAction.MOVED,
     UnknownTopicIdError: FetchErrorAction.MOVED,
     InconsistentTopicIdError: FetchErrorAction.MOVED,
-    UnknownLeaderEpochError: FetchErrorAction.RETRY,  # the broker is behind: it hears of the election later than we did
+    # the broker is behind: it learns of the election later than we did
+    UnknownLeaderEpochError: FetchErrorAction.RETRY,
     UnknownError: FetchErrorAction.RETRY,
     # what lies there on the broker's disk: no other attempt makes it better
     CorruptRecordError: FetchErrorAction.RAISE,
@@ -188,7 +189,7 @@ class Fetcher:
         self.options = options
         self.positions: dict[TopicPartition, PartitionPosition] = {}
         self.refusal: BaseException | None = None
-        """Why the cluster does not let us in, or a broker cannot be understood, for the reader to raise once: an error
+        """Why the cluster refuses this client, or a broker cannot be understood, for the reader to raise once: an error
         that is not one partition's."""
         self._policy = OffsetResetStrategy(reset_policy, wall_ms)
         self._backoff = backoff
@@ -256,7 +257,7 @@ class Fetcher:
             self._reset_by_policy(position)
 
     def refuse(self, error: BaseException) -> None:
-        """The cluster does not let us in: :attr:`refusal`."""
+        """The cluster refuses this client: :attr:`refusal`."""
         self.refusal = error
 
     def take_refusal(self) -> BaseException:
@@ -527,7 +528,7 @@ class Fetcher:
         if action is FetchErrorAction.MOVED:
             self._stale.add(position.partition.topic)
             position.leave_replica()
-            # Another leader may be known by now, told in this very answer (KIP-951): that one need not be waited for.
+            # Another leader may be known by now, from this very response (KIP-951): that one need not be waited for.
             if self._leader_of(position.partition) not in (None, node):
                 return False
             self._back_off(position, now, refused_by=node)

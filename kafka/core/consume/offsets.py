@@ -108,7 +108,7 @@ def offsets_at(
     read_committed: bool = False,
     lane: str | None = None,
 ) -> Dialogue[dict[TopicPartition, ResolvedOffset | BaseException]]:
-    """The offset for each partition's timestamp as its leader tells it, or the reason why there is none: nothing is
+    """The offset for each partition's timestamp by its leader, or the reason why there is none: nothing is
     raised, and nothing tried again. The end of a partition that has no record so late: what comes after is not left
     out.
 
@@ -149,7 +149,7 @@ def _request_from_leaders(
     found: dict[TopicPartition, ResolvedOffset],
     give_up_at: float,
 ) -> Dialogue[BaseException | None]:
-    """One round over all leaders: puts what they told into ``found``, returns the worst error met."""
+    """One round over all leaders: puts their answers into ``found``, returns the worst error met."""
     by_leader: dict[int, dict[TopicPartition, int]] = {}
     errors: list[BaseException] = []
     for partition, timestamp in wanted.items():
@@ -267,7 +267,7 @@ def epoch_ends(
     questions: Mapping[TopicPartition, EpochQuery], *, timeout_s: float
 ) -> Dialogue[dict[TopicPartition, EpochEnd | BaseException]]:
     """Ask each leader once. An answer, or the reason why there is none, for each partition: nothing is raised, and
-    nothing tried again. IncompatibleBrokerVersion: the broker does not tell consumers."""
+    nothing tried again. IncompatibleBrokerVersion: the broker does not answer consumers."""
     by_node: dict[int, dict[str, list[EpochRequest.OffsetForLeaderPartition]]] = {}
     for partition, question in questions.items():
         by_node.setdefault(question.node, {}).setdefault(partition.topic, []).append(

@@ -30,7 +30,7 @@ NO_EPOCH: Final = -1
 
 
 class LeaderAndEpoch(NamedTuple):
-    """Who leads a partition, and since which epoch (:data:`NO_EPOCH`: the brokers do not tell)."""
+    """The leader of a partition, and its epoch (:data:`NO_EPOCH`: unknown to old brokers)."""
 
     leader: int
     epoch: int
@@ -284,7 +284,7 @@ class PartitionPosition:
         self.position = position
         self.drop_buffer()
 
-    # -- what the fetcher and the reader are told ----------------------------------------------------------------------
+    # -- notifications of the fetcher and the reader -------------------------------------------------------------------
 
     @property
     def is_paused(self) -> bool:

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what one broker is asked for, told once, and from then on only what changes of it.
+"""Fetch sessions (KIP-227): what one broker is asked for is sent once, and from then on only its changes.
 
     OPENING ──full fetch──► answered with an id ──► epoch 1 ──► 2 ··· 2**31-1 ──► 1      each one says what has changed
        ▲                    without: OPENING        │

@@ -760,7 +760,7 @@ class ClassicMember:
         if self._beats:
             found = self._session.deadline(self._in_flight is None)
         if self._may_stall:
-            # A user who is in poll now may leave it without a word and not come back.
+            # A user who is in poll now may leave it and not come back.
             found = min(found, min(self.polled_at, now) + self._max_poll_interval_s)
         if self._in_flight is None and self._assignment.under_way is None:
             if self._is_stalled:
@@ -792,7 +792,7 @@ class ClassicMember:
             self._react(error, flight.kind, now)
 
     def fenced(self, error: KafkaError, now: float) -> None:
-        # The commit may have been of an earlier generation, whose end is nothing new. The next heartbeat will tell.
+        # The commit may have been of an earlier generation, whose end is nothing new. The next heartbeat will show.
         self._session.pause(now)
         self.next_deadline = now
 

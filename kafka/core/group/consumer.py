@@ -14,7 +14,7 @@ the member is at the end of this file, what errors mean in a table. One request 
 time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
 
 Static members (KIP-345, as KIP-848 has it) leave with the epoch -2, which keeps their place for a session. A place is
-given to no member before, not even to its owner: the join whose answer was lost, and who was fenced, are answered
+given to no member before, not even to its owner: a join whose response was lost, and a fenced member, are answered
 with UNRELEASED_INSTANCE_ID (seen on Apache Kafka 4.3.0). Such a member says -2 first, and joins then.
 """
 
@@ -89,7 +89,8 @@ class HeartbeatErrorAction(Enum):
 
 class HeartbeatErrorHandling(NamedTuple):
     """``at_once``: the first in a row is not waited after. ``after_s``: wait at least so long. ``coordinator``: it is
-    another one. ``tell``: the user is to hear of it though it goes on. ``is_member``: the group still has this member.
+    another one. ``tell``: the error is reported to the user though the member goes on. ``is_member``: the group still
+    has this member.
     """
 
     then: HeartbeatErrorAction
@@ -106,7 +107,7 @@ HEARTBEAT_ERROR_HANDLING: Final[Mapping[int, HeartbeatErrorHandling]] = {
     NOT_COORDINATOR: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, at_once=True, coordinator=True),
     # TOPIC_AUTHORIZATION_FAILED: rights may be granted
     29: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, after_s=1.0, tell=True),
-    # STALE_MEMBER_EPOCH: the answer to the next one tells the epoch
+    # STALE_MEMBER_EPOCH: the response to the next one has the epoch
     113: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, at_once=True),
     # UNKNOWN_MEMBER_ID: its session was over
     25: HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, at_once=True, is_member=False),
@@ -129,7 +130,7 @@ _GROUP_OF_ANOTHER_TYPE: Final = HeartbeatErrorHandling(HeartbeatErrorAction.GIVE
 
 
 def heartbeat_error_handling(error: BrokerResponseError, is_member: bool) -> HeartbeatErrorHandling:
-    """What to do about an answer. ``is_member``: the request was of one who has an epoch, and joins no more."""
+    """What to do about an answer. ``is_member``: the request was of a member with an epoch, no join."""
     code = error.errno or 0
     if code == GROUP_ID_NOT_FOUND:
         return _GROUP_DELETED if is_member else _GROUP_OF_ANOTHER_TYPE
@@ -193,7 +194,7 @@ class AssignmentReconciler:
 
     @property
     def is_empty_handed(self) -> bool:
-        """Neither is anything held, nor was it told to be."""
+        """Nothing is held, and nothing is assigned."""
         return self.is_free and not self._target
 
     def told(self, target: frozenset[IdPartition]) -> None:
@@ -250,7 +251,7 @@ class AssignmentReconciler:
         return True
 
 
-# The heartbeats of a member of the consumer group protocol: what the broker has not been told yet, and nothing else
+# The heartbeats of a member of the consumer group protocol: what the broker does not know yet, and nothing else
 # (KIP-848).
 #
 # The first heartbeat of a membership says everything; the next one after any failure does, too, since it is unknown
@@ -341,8 +342,9 @@ def _topic_partitions(partitions: Iterable[IdPartition]) -> list[ConsumerGroupHe
 log = logging.getLogger(__name__)
 
 UNASSIGNED_HEARTBEAT_S: Final = 0.1
-"""To the next heartbeat of who has nothing, doubled with each up to the broker's interval: the broker resolves regular
-expressions after its answer, and assigns once a second at most (4.3), so the next one often has what this one lacks."""
+"""To the next heartbeat of a member without partitions, doubled with each up to the broker's interval: the broker
+resolves regular expressions after its answer, and assigns once a second at most (4.3), so the next one often has
+what this one lacks."""
 LEAVE_ATTEMPTS: Final = 2
 """A request that leaves is tried so often. The group finds out by itself, later."""
 
@@ -380,7 +382,7 @@ class SentHeartbeat(NamedTuple):
 
 
 STALE_CHECK_S: Final = 0.5
-"""Between looks whether a user, who has nothing to be told of, polls again."""
+"""Between looks whether a user, for whom nothing is pending, polls again."""
 
 
 class ConsumerMember:

@@ -25,7 +25,7 @@ from kafka.structs import TopicPartition
 from kafka.wire.message import Request, Response
 
 NO_GENERATION = -1
-"""Of who is no member."""
+"""Of a consumer that is no member."""
 
 
 class GroupSubscription(NamedTuple):
@@ -63,13 +63,13 @@ class ForgetCoordinator(NamedTuple):
 
 
 class Revoke(NamedTuple):
-    """Commit (with auto-commit), tell the listener, read these no more; then :meth:`GroupMachine.revoked`."""
+    """Commit (with auto-commit), call the listener, read these no more; then :meth:`GroupMachine.revoked`."""
 
     partitions: frozenset[TopicPartition]
 
 
 class Lose(NamedTuple):
-    """These may be another member's already: commit nothing, tell the listener (``on_partitions_lost``), read them no
+    """These may be another member's already: commit nothing, call the listener (``on_partitions_lost``), read them no
     more; then :meth:`GroupMachine.lost`."""
 
     partitions: frozenset[TopicPartition]
@@ -91,7 +91,7 @@ class ReportError(NamedTuple):
 
 
 class NeedMetadata(NamedTuple):
-    """Something was heard of that the cluster's metadata does not have: read it anew. ``topics`` empty: all known.
+    """The group has a topic that the cluster's metadata does not have: read it anew. ``topics`` empty: all known.
     ``topic_ids``: topics that the broker names by their ids alone (KIP-848); ask for these (Metadata since version 12)
     and know them from then on. Keep telling of ``topics``: a leader watches those of the whole group. The answer is
     :meth:`GroupMachine.metadata_changed`, also when nothing is new."""

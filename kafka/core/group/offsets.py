@@ -340,8 +340,9 @@ def fetch_offsets(
 ) -> Dialogue[CommittedOffsets]:
     """The committed offsets. Raises Cancelled alone, as :func:`commit_offsets` does.
 
-    ``as_member``: say member and epoch, as members of the consumer group protocol do (KIP-848), so that who was fenced
-    learns it. Offsets that an open transaction is about to commit are waited for (KIP-447, brokers since 2.5).
+    ``as_member``: say member and epoch, as members of the consumer group protocol do (KIP-848), so that a member that
+    was fenced learns it. Offsets that an open transaction is about to commit are waited for (KIP-447, brokers since
+    2.5).
     """
     found: dict[TopicPartition, OffsetAndMetadata] = {}
 

@@ -40,7 +40,7 @@ class ConsumerProtocolSubscription(Message, versions=(0, 3)):
 
 
 class ConsumerProtocolAssignment(Message, versions=(0, 3)):
-    """What the leader tells a member."""
+    """A member's assignment, made by the leader."""
 
     class TopicPartition(Struct):
         topic: String

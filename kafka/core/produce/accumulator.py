@@ -38,7 +38,7 @@ from kafka.records import NONE, RecordBatchBuilder, decode_raw, max_record_bytes
 from kafka.records.builder import CHUNK_RECORDS, HeaderItems
 from kafka.records.header import HEADER_BYTES
 
-# The account of ``buffer_memory``: what is held, who waits for more, in which order.
+# The account of ``buffer_memory``: what is held, which callers wait for more, in which order.
 #
 # What counts is what Python holds, not what will go over the wire. A record of seven bytes is six pointers until its
 # neighbours are joined with it, and a batch is a dozen objects however little is in it; so a batch counts with
@@ -213,8 +213,9 @@ class RecordAccumulator:
     leaves half of the memory free when every partition has one. A batch is given memory in steps, since most of many
     partitions' batches go out long before they are full.
 
-    ``signal`` is called, outside the lock, when the sender has something new to look at and was not told yet. A batch
-    behind others of its partition that wait is nothing new: when it can take one of those it looks at the next, too.
+    ``signal`` is called, outside the lock, when the sender has something new to look at and was not notified yet. A
+    batch behind others of its partition that wait is nothing new: when it can take one of those it looks at the next,
+    too.
     """
 
     def __init__(
@@ -502,7 +503,7 @@ class RecordAccumulator:
             self.notify_waiters()
 
     def notify_overdue_waiter(self, now: float) -> float:
-        """Wake the first who waits for memory when there has been enough for :data:`WAITER_PATIENCE_S`. When to ask
+        """Wake the first waiter for memory when there has been enough for :data:`WAITER_PATIENCE_S`. When to ask
         again; infinite for not before something else happens."""
         if not self.memory.waiters:
             self._enough_at = inf

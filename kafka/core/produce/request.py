@@ -31,7 +31,7 @@ from kafka.wire.types import ZERO_UUID
 #
 # What an old format cannot hold is refused here, batch by batch, and the refusals are put into the answer as the broker
 # would have put them (:meth:`EncodedProduceRequest.complete`): the others in the request have gone out, and the
-# sender needs no second way to learn that a batch was refused. Timestamps are left out of v0 without a word, as in
+# sender needs no second way to learn that a batch was refused. Timestamps are left out of v0 silently, as in
 # Java.
 #
 # Source: KIP-32, KIP-82 (headers), KIP-98, KIP-110 (zstd); Java's ``ProduceRequest.validateRecords``.

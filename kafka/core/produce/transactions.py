@@ -86,7 +86,7 @@ class TransactionManager:
         self.needs_bump = False
         """The next transaction needs another epoch than this one has."""
         self.is_started = False
-        """The coordinator may know of this transaction, so it has to be told of its end."""
+        """The coordinator may know of this transaction, so EndTxn has to be sent."""
         self.error: TransactionError | None = None
         self._states: States[TransactionPhase] = States(
             TRANSACTION_PHASES, TransactionPhase.UNINITIALIZED, "transaction"

@@ -8,7 +8,7 @@ As measured on Apache Kafka 4.3.0 (KIP-43, KIP-152, KIP-368):
     VERSIONS    SaslHandshake alone
     REQUESTS    SaslAuthenticate      -> a step of the mechanism: again REQUESTS, or DONE; refused: 58, and the end
                 ApiVersions, SaslHandshake -> ILLEGAL_SASL_STATE (34), and the end; anything else -> the end
-    TOKENS      frames that are tokens, without Kafka's headers; refused: the end without a word
+    TOKENS      frames that are tokens, without Kafka's headers; refused: the end without a response
     DONE        all passes; with a session lifetime, SaslHandshake begins again (not twice within a second), with the
                 same mechanism and user; what comes after the lifetime, and is no SaslHandshake, closes the connection
 

@@ -43,7 +43,7 @@ BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 1.0
 FULL_GROUP_S: Final = 5.0
 INTERVAL_S: Final = 5.0
-"""Between heartbeats until an answer tells it (``group.share.heartbeat.interval.ms``)."""
+"""Between heartbeats until a response has it (``group.share.heartbeat.interval.ms``)."""
 
 
 class ShareMemberState(Enum):
@@ -115,7 +115,7 @@ class ShareMembership:
         self.epoch = JOIN_EPOCH
         self.assignment: list[TopicIdPartition] = []
         self.interval_s = INTERVAL_S
-        """Between heartbeats, as the last answer told it."""
+        """Between heartbeats, by the last response."""
         self.answered_at: float | None = None
         """When the group last answered a heartbeat without an error; None: never."""
         self._rack_id = rack_id or None  # never "": the broker refuses it

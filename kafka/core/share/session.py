@@ -14,7 +14,8 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
   them. After any other error the locks stay, since they belong to the member id: only the session is opened anew. What
   INVALID_SHARE_SESSION_EPOCH kept the broker from looking at is said again; with other errors it counts as refused.
 * A partition that is wanted no more is forgotten, and what is held of it stays ours to acknowledge, by ShareAcknowledge
-  (a ShareFetch would put it back into the session). Only who knows that its leader has moved says that it is lost.
+  (a ShareFetch would put it back into the session). Only the driver, which knows that the leader has moved, says that
+  it is lost.
 * A broker that ends a session frees the locks on the session's partitions only: a closing request releases by
   name what is held of others.
 * Partitions are listed when they are new to the session; all of the subscription's, not only the assigned ones (see
@@ -567,7 +568,7 @@ class ShareSession:
         self._next_expiry: float | None = None
         self._flush = False
         self.lock_s = 30.0
-        """Length of a lock in seconds, as the broker's last answer told it."""
+        """Length of a lock in seconds, by the broker's last response."""
 
     # -- what the owner says ------------------------------------------------------------------------------------------
 

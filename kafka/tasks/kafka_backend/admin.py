@@ -41,7 +41,7 @@ Wait = Callable[[Any], Any]
 SEEN_TIMEOUT_S = 15.0
 SEEN_AGAIN_S = 0.02
 DEFAULT_DELIVERY_LIMIT = 5
-"""``share.delivery.count.limit`` of a broker that does not tell (4.2)."""
+"""``share.delivery.count.limit`` of a broker that does not report it (4.2)."""
 
 CREATE_TOPICS = 19
 ENQUEUE_APIS = {CREATE_TOPICS: "CreateTopics", 32: "DescribeConfigs"}
@@ -240,7 +240,7 @@ def begin_groups(
     """Let share groups that have no place in these partitions begin at their first records, before any member joins.
 
     What a group has by its setting, the *leader* of a partition has to know when the first member fetches there: one
-    that has not heard of it yet begins at the end, and the jobs that wait are never seen. A place that is written down
+    that does not know it yet begins at the end, and the jobs that wait are never seen. A place that is written down
     holds on every broker. Where a group has members, one of them has done this before it joined. A topic that was just
     made may be unknown to the coordinator for a while, or the group's state on its way to another broker; an error that
     stays leaves it to the setting, with a warning. ``now``: the seconds of what ``pause`` lets pass.

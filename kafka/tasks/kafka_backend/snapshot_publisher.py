@@ -131,7 +131,7 @@ class KafkaSnapshotPublisher:
         self._next = None  # it would fail, too; the next one comes in a few seconds
         self._has_failed = True
         if last_connect_error(self._client) is not None:
-            return  # the log tells that by itself (kafka.tasks.health.outage)
+            return  # that is logged already (kafka.tasks.health.outage)
         self._failures += 1
         if self._is_off or self._failures == WARN_AFTER_FAILURES:
             reason = error.args[0] if error.args else type(error).__name__

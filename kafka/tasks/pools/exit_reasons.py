@@ -44,7 +44,7 @@ class ChildExit:
     cpu_s: float | None = None
 
     def __str__(self) -> str:
-        """For the log, each fact once: of a kill of ours the reason, else how it ended, which tells most causes."""
+        """For the log, each fact once: of a kill of ours the reason, else how it ended, which shows most causes."""
         if self.is_ours:
             return self.detail or LOST_CAUSES.get(self.cause, self.cause)
         end = "unknown exit status"

@@ -141,7 +141,7 @@ class LaunchedChild:
         if found is not None and self._process_per_job and self.pid:
             self._has_ended = True
             if not reap_group(self.pid, self._usages):
-                self.pidfd = None  # it tells no more, and would be readable for ever
+                self.pidfd = None  # it reports nothing more, and would be readable for ever
                 return None
             usage = self.page.lost_usage or self._usages.get(self.page.runner_pid)
             if usage is not None:

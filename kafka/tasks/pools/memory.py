@@ -52,7 +52,7 @@ class OomCounter:
         self._older, self._newer = self._newer, self._read()
 
     def new_kills(self) -> int:
-        """Kills of the last second or two that no death was blamed on; 0 where the system does not tell."""
+        """Kills of the last second or two that no death was blamed on; 0 where the system does not report them."""
         seen = self._read()
         kills = max(0, seen - self._older)
         if kills:

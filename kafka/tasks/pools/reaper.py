@@ -55,7 +55,7 @@ class Reaper:
         self._deadlines.after(POLL_S, self._poll)
 
     def watch(self, child: ChildProcess) -> None:
-        """Have the loop tell of the end of a new child."""
+        """Have the loop report the end of a new child."""
         if self._loop is not None and child.handle.pidfd is not None:
             child.pid_watch = self._loop.watch(child.handle.pidfd, partial(self.check_later, child))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafka.tasks.app import App
 
 MOST_CONCURRENCY = 1000
-"""Slots of one worker; who wants more jobs at once wants more workers."""
+"""Slots of one worker; for more jobs at once, run more workers."""
 
 MOST_PREFETCH = 1000
 

@@ -161,7 +161,7 @@ class Supervision:
         self._next_maintenance = self.deadlines.at(when, self.maintain)
 
     def change_later(self) -> None:
-        """Maintain, and tell the pool, after the callbacks of this turn."""
+        """Maintain, and notify the pool, after the callbacks of this turn."""
         if self._loop is None:
             self._change()
         elif not self._is_change_due:
@@ -195,7 +195,7 @@ class Supervision:
         return min(room, child.quota.most - child.sent_count)
 
     def on_channel_full(self, child: ChildProcess) -> None:
-        """Its channel takes no job, and it has none: nothing that it reports would tell when to try again."""
+        """Its channel takes no job, and it has none: no report of its would show when to try again."""
         child.full_count += 1
         if child.full_count >= MAX_FULL_CHANNEL:
             self.kill(child, KillReason("channel", "its channel is full although it has no jobs"), KILL)
@@ -454,5 +454,5 @@ class Supervision:
 
 
 def _level(running: StartedJob | None) -> int:
-    """Of a line about a child's end: when it has a job, the worker tells what becomes of that, and of its cause."""
+    """Of a line about a child's end: when it has a job, the worker logs what becomes of that, and its cause."""
     return logging.WARNING if running is None else logging.DEBUG

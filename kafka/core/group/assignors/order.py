@@ -1,6 +1,6 @@
 """The orders in which Java's assignors go through members, so that ours give the same answers where these matter.
 
-Where there is one partition more than can be shared evenly, who comes first gets it or keeps it. Sometimes that is the
+Where there is one partition more than can be shared evenly, the first member gets it or keeps it. Sometimes that is the
 order of names, static members first; sometimes that of a ``java.util.HashMap``, which is as fixed, though it looks like
 chance: keys of one bucket stand in the order in which they came in, and the table doubles when it is three quarters
 full.

@@ -92,7 +92,7 @@ class _EqualShares:
             self._taken.update((partition, member_id) for partition in near[due:])
 
     def deal(self, free: list[TopicPartition]) -> None:
-        """The rest to who has too little."""
+        """The rest to members that have too little."""
         self._hungry.sort(key=order.utf16)
         self._content.sort(key=order.utf16)
         near = self._racks.readers_near
@@ -160,9 +160,9 @@ class _EqualShares:
 
 # Sticky assignment where members read different topics: as even as their topics allow.
 #
-# What is held stays; what is free goes, the topics with the fewest readers first, to the reader who has least. Then
-# partitions move from who has more to who has less by two or more, back to a former owner if that helps, until none
-# can; first only new ones, and all of it is undone if the balance is not better than before.
+# What is held stays; what is free goes, the topics with the fewest readers first, to the reader that has least. Then
+# partitions move from readers that have more to those that have less by two or more, back to a former owner if that
+# helps, until none can; first only new ones, and all of it is undone if the balance is not better than before.
 
 
 PartitionSet = dict[TopicPartition, None]
