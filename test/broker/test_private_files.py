@@ -318,6 +318,6 @@ def test_every_file_of_the_data_directory_is_opened_by_one_function() -> None:
                 others.append(f"{path.name}: {ast.unparse(node)}")
     assert others == [
         "files.py: os.open(path, os.O_RDONLY | flags)",  # sync_directory
+        "flushing.py: os.open(path, os.O_RDONLY | getattr(os, 'O_CLOEXEC', 0))",
         "segment.py: open(_BOOT_ID, encoding='ascii')",
-        "syncing.py: os.open(path, os.O_RDONLY | getattr(os, 'O_CLOEXEC', 0))",  # files that are known, and directories
     ]

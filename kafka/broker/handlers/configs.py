@@ -2,8 +2,8 @@
 push, KIP-714) and of groups (32); ListConfigResources (KIP-1000, KIP-1142) lists the resources, in version 0 those of
 client metrics alone.
 
-Topics have all of Kafka's settings; those that the broker acts on are in ``LogConfig`` (``log/partition_log.py``). Of the
-broker's settings the ones in ``config.py`` are known; the dynamic ones may be changed, for this broker or (empty
+Topics have all of Kafka's settings; those that the broker acts on are in ``LogConfig`` (``log/partition_log.py``). Of
+the broker's settings the ones in ``config.py`` are known; the dynamic ones may be changed, for this broker or (empty
 name) for all. AlterConfigs replaces all that a resource has set, with the checks of IncrementalAlterConfigs, which
 clients should use instead. Quotas are checked, stored and described.
 

@@ -6,8 +6,8 @@ with ``acks`` 0 a fault can only be shown by hanging up, as Apache Kafka does. W
 ``log_validator.py``; a request whose batches hold many is done in slices (``time_slices.py``). Topics are never made
 here: only Metadata does that.
 
-A transactional batch is let in by ``transactions/verification.py``: from version 12 on it makes its partition part of the
-transaction.
+A transactional batch is let in by ``transactions/verification.py``: from version 12 on it makes its partition part of
+the transaction.
 
 Different from Apache Kafka 4.3.0: ``compression.type`` other than ``producer`` does not recompress; keys and times of
 records whose compression this installation cannot read are not looked at; ``error_message`` says more.
