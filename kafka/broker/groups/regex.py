@@ -3,7 +3,7 @@ and which clients a subscription to metrics is for (KIP-714).
 
 Apache Kafka uses RE2/J. Here google-re2 evaluates them, an extra of the package; without it every expression is refused
 with INVALID_REGULAR_EXPRESSION (128) and a text that says what to install. What google-re2 accepts and RE2/J does not
-is refused (:func:`_check_syntax`), and its errors are told in RE2/J's words.
+is refused (:func:`_check_syntax`), and its errors are given in RE2/J's words.
 
 The time that a match takes is at most proportional to the size of the program and the length of the name. One loop
 serves all clients, so the program of an expression has at most :data:`MAX_PROGRAM_SIZE` instructions, and what all

@@ -259,7 +259,7 @@ def _describe_client_metrics(
 
 
 def _row(key: str, in_force: SourcedValue, synonyms: list[SourcedValue], kind: int, read_only: bool = False) -> _Row:
-    is_secret = kind == PASSWORD  # null is all that anybody is told, as by Kafka
+    is_secret = kind == PASSWORD  # its value is returned as null, as by Kafka
     return _Row(
         name=key,
         value=None if is_secret else in_force.value,
@@ -352,7 +352,7 @@ def _check_shape(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) 
 def alter_resource(
     broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool
 ) -> None:
-    """Check and make the changes of one resource, all or none; any error that a client is told."""
+    """Check and make the changes of one resource, all or none; raises the error for the response."""
     kind, name = resource.resource_type, resource.resource_name
     _check_shape(resource)
     if kind == TOPIC:

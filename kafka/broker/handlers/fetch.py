@@ -4,8 +4,8 @@
 The first partition that has records gives at least one batch, whatever the limits say (KIP-74). Incremental sessions
 (KIP-227) are ``fetch_sessions.py``'s; they outlive connections. Readers of committed records get those before the last
 stable offset, and which transactions among them were aborted. Leader epochs are checked (KIP-320), and a client whose
-``last_fetched_epoch`` ended before its offset is told where (KIP-595). A fetch that waits is answered at once for a
-partition with an error or such a divergence, but not for one that was unknown from the start.
+``last_fetched_epoch`` ended before its offset gets the diverging epoch (KIP-595). A fetch that waits is answered at
+once for a partition with an error or such a divergence, but not for one that was unknown from the start.
 
 Different from Apache Kafka 4.3.0: no batch is cut at the end of an answer; partitions of no topic at all (no name, no
 id) are simply unknown, where there they may fail the whole request (-1); all sessions together have at most 250,000

@@ -301,7 +301,7 @@ def describe_groups(broker: Broker, call: RequestContext[DescribeGroupsRequest])
 
 
 def _described_classic_group(group: ClassicGroup, operations: int) -> DescribeGroupsResponse.DescribedGroup:
-    """What members said is shown while everybody agrees on the protocol."""
+    """Members' metadata is shown while the group is Stable, so that all members agree on the protocol."""
     protocol = group.protocol_name if group.state is ClassicState.STABLE else None
     return DescribeGroupsResponse.DescribedGroup(
         error_code=0,

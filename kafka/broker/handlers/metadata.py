@@ -101,7 +101,7 @@ def _error_response(request: MetadataRequest, code: int) -> MetadataResponse:
 
 
 def _requested_topics(broker: Broker, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
-    """Each topic once. Where one is asked for by its id, those that have no id are left out; ids that nobody knows come
+    """Each topic once. Where one is asked for by its id, those that have no id are left out; unknown ids come
     first, topics that are missing last."""
     wanted = request.topics or []
     ids = dict.fromkeys(one.topic_id for one in wanted if one.topic_id != ZERO_UUID)
@@ -345,7 +345,7 @@ def _ensure_state_topic(broker: Broker, key_type: int) -> None:
     try:
         broker.state.topic(STATE_TOPICS[key_type]).ensure()
     except KafkaStorageError as error:
-        log.error("the coordinator has nowhere to write: %s", error)  # whoever writes is told
+        log.error("cannot create the state topic %s, its coordinator cannot write: %s", STATE_TOPICS[key_type], error)
 
 
 def _key_error(key: str, key_type: int, version: int) -> str | None:

@@ -483,7 +483,7 @@ def share_fetch(broker: Broker, call: RequestContext[ShareFetchRequest]) -> Shar
             has_acknowledgements=bool(acks),
         )
     except ShareSessionLimitReachedError as error:
-        refused = _failed_fetch(error)  # told only after the request's wait, so that nobody asks without a pause
+        refused = _failed_fetch(error)  # answered after the request's wait, so that the client does not retry at once
         return broker.park(call.connection, (), _waits_until(call), lambda is_last: refused)
     except BrokerResponseError as error:
         return _failed_fetch(error)
@@ -596,7 +596,7 @@ class _ShareFetch:
                 left -= sum(last - first + 1 for first, last, _ in acquired)
                 left_bytes -= len(records)
         if not found and has_archived:
-            return self.attempt(is_last)  # there may be more behind what nobody is to see
+            return self.attempt(is_last)  # there may be more behind the aborted records
         if not found and not is_last and self._order:
             return None
         return self.response(found)

@@ -248,7 +248,7 @@ def end_transaction(broker: Broker, call: RequestContext[EndTxnRequest]) -> EndT
 
 @handles(TxnOffsetCommitRequest)
 def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
-    """Offsets that hold when the transaction is committed, and are nobody's until then."""
+    """Store offsets as pending; they are committed with the transaction."""
     request = call.request
     refused: dict[str, list[tuple[int, int]]] = {}
     answered: list[tuple[str, list[tuple[int, int]]]] = []
@@ -496,14 +496,14 @@ def write_markers(broker: Broker, call: RequestContext[WriteTxnMarkersRequest]) 
                 there.append(partition)
             else:
                 codes.setdefault(one.producer_id, {})[partition] = error_code(UnknownTopicOrPartitionError)
-        is_nobodys = one.producer_id < 0 or one.producer_epoch < 0
-        if is_nobodys and any(partition.topic != CONSUMER_OFFSETS for partition in there):
+        has_no_producer = one.producer_id < 0 or one.producer_epoch < 0
+        if has_no_producer and any(partition.topic != CONSUMER_OFFSETS for partition in there):
             return _response(_all_failed(call.request.markers))  # as in Kafka, with those before it written
         marker = TransactionMarker(
             one.producer_id, one.producer_epoch, one.transaction_result, one.coordinator_epoch, one.transaction_version
         )
         for partition in there:
-            is_refused = is_nobodys or one.transaction_version == _UNKNOWN_VERSION
+            is_refused = has_no_producer or one.transaction_version == _UNKNOWN_VERSION
             code = _UNKNOWN_SERVER_ERROR if is_refused else _write(broker, partition, marker)
             codes.setdefault(one.producer_id, {})[partition] = code
     return _response(codes)

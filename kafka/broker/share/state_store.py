@@ -6,7 +6,7 @@
 
 When much of the log is superseded by later snapshots, the whole state is written once more, and what lies before it is
 deleted (:meth:`~kafka.broker.state.state_topic.StateTopic.rewrite`). Merged state
-is stored here only for share partitions that nobody uses; one in use is asked for it.
+is stored here only for share partitions that are not in use; one in use is asked for it.
 
 The most frequent record, an update, is packed by hand: a test compares it with what the codec makes.
 """
