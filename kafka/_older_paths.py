@@ -33,6 +33,7 @@ PATHS: Final[Mapping[str, Mapping[str, str]]] = {
     "kafka.cluster": {"ClusterMetadata": "kafka"},
     "kafka.conn": {"BrokerConnection": "kafka"},
     "kafka.consumer.fetcher": {"ConsumerRecord": "kafka"},
+    "kafka.consumer.group": {"KafkaConsumer": "kafka"},
     "kafka.consumer.subscription_state": {
         "ConsumerRebalanceListener": "kafka",
         "OffsetAndMetadata": "kafka",

@@ -1,6 +1,6 @@
 """KafkaConsumer: what users call. What it does is decided in ``core/consume`` and ``core/group``.
 
-    driver.py        carries out the fetcher's effects on the loop     group.py       drives the member of a group
+    driver.py        carries out the fetcher's effects on the loop     group_driver.py drives the member of a group
     fetch_buffer.py  takes records out of what was fetched, and        membership.py  rebalances, auto-commit and
                      notifies the waiting reader                                      listeners: between two polls
     topics.py        topics of patterns, ids, and missing ones         commits.py     commits in order, and callbacks
@@ -36,7 +36,7 @@ from kafka.consumer import arguments
 from kafka.consumer.commits import CommitCallback, CommitQueue
 from kafka.consumer.driver import ConsumerDriver, make_fetcher
 from kafka.consumer.fetch_buffer import FetchBufferReader, LoopRecordSource, RecordNotifier
-from kafka.consumer.group import GroupDriver, check_group_settings, make_member
+from kafka.consumer.group_driver import GroupDriver, check_group_settings, make_member
 from kafka.consumer.guard import SingleThreadGuard, WakeupEvent
 from kafka.consumer.interceptors import ConsumerInterceptors
 from kafka.consumer.iteration import YieldedRecords

@@ -4,7 +4,7 @@
     loop      by itself, in callbacks on the loop
 
 Both run the same *steps*: a generator that yields futures to be waited for. Listeners and commit callbacks are called
-here and nowhere else, between two polls' records. What the group wants is ``group.py``'s ``pending``.
+here and nowhere else, between two polls' records. What the group wants is ``group_driver.py``'s ``pending``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 from kafka.client import ClientHost
 from kafka.consumer.commits import CommitCallback, CommitQueue, OffsetCommitCallbacks
 from kafka.consumer.driver import ConsumerDriver
-from kafka.consumer.group import GroupDriver, Pending
+from kafka.consumer.group_driver import GroupDriver, Pending
 from kafka.consumer.iteration import YieldedRecords
 from kafka.consumer.listener import method_of
 from kafka.consumer.metrics import ConsumerMetrics

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka.consumer.group import GroupDriver
+from kafka.consumer.group_driver import GroupDriver
 from kafka.consumer.membership import GroupMembership
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.group.classic import ClassicMember

@@ -624,7 +624,7 @@ def test_settings_of_groups_without_a_group_are_told_and_do_no_harm(
     ) as consumer:
         assert consumer.topics() is not None
     told = "nothing is committed, and enable_auto_commit, auto_commit_interval_ms, session_timeout_ms have no effect"
-    assert [record.message for record in caplog.records if record.name.endswith("consumer.group")] == [
+    assert [record.message for record in caplog.records if record.name.endswith("consumer.group_driver")] == [
         f"no group_id is set: {told}"
     ]
     caplog.clear()

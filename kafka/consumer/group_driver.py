@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from itertools import count
 from math import inf
 from typing import Any, Final
@@ -58,13 +57,6 @@ log = logging.getLogger(__name__)
 
 Pending = Revoke | Lose | Assign
 _numbers = count(1)
-
-
-def __getattr__(name: str) -> Any:
-    """kafka-python has its consumer in a module of this name."""
-    if name == "KafkaConsumer":
-        return import_module("kafka").KafkaConsumer
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class GroupDriver:
