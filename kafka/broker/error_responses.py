@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kafka.protocol.consumer_group import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse
-from kafka.protocol.groups import HeartbeatResponse
+from kafka.protocol.groups import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse, HeartbeatResponse
 from kafka.protocol.offsets import OffsetCommitResponse, OffsetFetchResponse
 from kafka.protocol.share import (
     AlterShareGroupOffsetsResponse,

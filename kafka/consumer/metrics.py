@@ -28,9 +28,13 @@ from kafka.consumer.driver import ConsumerDriver
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.consume.record import RecordsByPartition
 from kafka.metrics import Measured, Row
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatResponse
 from kafka.protocol.fetch import FetchResponse
-from kafka.protocol.groups import HeartbeatResponse, JoinGroupResponse, SyncGroupResponse
+from kafka.protocol.groups import (
+    ConsumerGroupHeartbeatResponse,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
 from kafka.protocol.offsets import OffsetCommitResponse
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response

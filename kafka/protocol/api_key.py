@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """An API's key. One that only a newer broker knows, ``ApiKey(1000)``, is a member named UNKNOWN_1000."""
+    """An API's key. An unknown one of a newer broker, ``ApiKey(1000)``, is a member named UNKNOWN_1000."""
 
     Produce = 0
     Fetch = 1
@@ -106,6 +106,6 @@ class ApiKey(IntEnum):
     def _missing_(cls, value: object) -> ApiKey | None:
         if not isinstance(value, int):
             return None
-        found = int.__new__(cls, value)
-        found._name_, found._value_ = f"UNKNOWN_{value}", value
-        return found
+        member = int.__new__(cls, value)
+        member._name_, member._value_ = f"UNKNOWN_{value}", value
+        return member

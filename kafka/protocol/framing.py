@@ -1,8 +1,8 @@
-"""Messages with their headers, without the length in front (``wire/frame.py`` has that).
+"""Encodes and decodes whole messages: header and body, and a request's or response's length.
 
 Which header goes with which message (protocol guide, "Request Header"): requests in flexible versions carry header 2,
 others header 1; responses in flexible versions header 1, others 0. Two exceptions, which old peers force: the response
-of ApiVersions always has header 0, because the asking client cannot know yet what the broker speaks; and
+of ApiVersions always has header 0, because the client does not know the broker's versions yet; and
 ControlledShutdown v0, which only brokers send, had request header 0.
 """
 
@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kafka.errors import KafkaProtocolError
-from kafka.protocol.header import RequestHeader, ResponseHeader
-from kafka.protocol.registry import NAMES, REGISTRY
+from kafka.protocol.registry import NAMES, REGISTRY, RequestHeader, ResponseHeader
 from kafka.wire.codec import decode_from, encode_chunks
 from kafka.wire.frame import pack_length
 from kafka.wire.message import Request, Response
@@ -25,7 +24,7 @@ R = TypeVar("R", bound=Response)
 API_VERSIONS_KEY: Final = 18
 _KEY_AND_VERSION: Final = struct.Struct(">hh")
 LARGE_BYTES: Final = 4_096
-"""From this size on a chunk is handed on as it is, not copied."""
+"""Chunks of at least this size are not copied."""
 
 
 def request_header_version(cls: type[Request[Any]], version: int) -> int:
@@ -39,16 +38,16 @@ def response_header_version(cls: type[Response], version: int) -> int:
 
 
 def encode_request(request: Request[Any], version: int, correlation_id: int, client_id: str | None) -> list[BytesLike]:
-    """A whole frame, its length included, as chunks to be written one behind another."""
-    before, behind = _around_correlation_id(type(request), version, client_id)
-    chunks: list[BytesLike] = [before, pack_length(correlation_id), behind]
+    """A whole frame, its length included, as chunks to be written one after another."""
+    before, after = _around_correlation_id(type(request), version, client_id)
+    chunks: list[BytesLike] = [before, pack_length(correlation_id), after]
     chunks += encode_chunks(request, version)
     return _with_length(chunks)
 
 
 @lru_cache(maxsize=1024)
 def _around_correlation_id(cls: type[Request[Any]], version: int, client_id: str | None) -> tuple[bytes, bytes]:
-    """A request's header before and behind its correlation id, all that differs from one request to the next."""
+    """A request's header before and after its correlation id, which is all that differs between requests."""
     header = RequestHeader(
         request_api_key=cls.api_key, request_api_version=version, correlation_id=0, client_id=client_id
     )
@@ -57,21 +56,21 @@ def _around_correlation_id(cls: type[Request[Any]], version: int, client_id: str
 
 
 def encode_response(response: Response, version: int, correlation_id: int) -> list[BytesLike]:
-    """A whole frame, its length included, as chunks to be written one behind another."""
-    behind = _behind_correlation_id(response_header_version(type(response), version))
-    chunks: list[BytesLike] = [pack_length(correlation_id), behind]
+    """A whole frame, its length included, as chunks to be written one after another."""
+    after = _after_correlation_id(response_header_version(type(response), version))
+    chunks: list[BytesLike] = [pack_length(correlation_id), after]
     chunks += encode_chunks(response, version)
     return _with_length(chunks)
 
 
 @lru_cache(maxsize=2)
-def _behind_correlation_id(version: int) -> bytes:
-    """What a response's header has behind the correlation id, the same in all responses."""
+def _after_correlation_id(version: int) -> bytes:
+    """A response's header after the correlation id, the same in all responses."""
     return b"".join(encode_chunks(ResponseHeader(correlation_id=0), version))[4:]
 
 
 class UnknownRequest(NamedTuple):
-    """A request of an API or version that has no class here: all that is known of it."""
+    """The header of a request whose API or version has no class here."""
 
     api_key: int
     api_version: int
@@ -80,7 +79,7 @@ class UnknownRequest(NamedTuple):
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as a broker gets it."""
+    """A request as a broker receives it."""
 
     request: Request[Any]
     version: int
@@ -98,7 +97,7 @@ def decode_request(frame: bytes) -> ReceivedRequest | UnknownRequest:
         return UnknownRequest(key, version, unknown.correlation_id, unknown.client_id)
     try:
         header, position = decode_from(RequestHeader, frame, 0, request_header_version(cls, version))
-        # Bytes behind a request are let pass, as Apache Kafka does: librdkafka 2.16.1 asks for all topics (Metadata
+        # Bytes after a request are ignored, as in Apache Kafka: librdkafka 2.16.1 asks for all topics (Metadata
         # v13) with an array's length of four bytes where one belongs, and its last three are left over.
         request, _ = decode_from(cls, frame, position, version)
     except KafkaProtocolError as error:
@@ -117,7 +116,7 @@ def read_correlation_id(frame: bytes | memoryview) -> int:
 def decode_response(cls: type[R], version: int, frame: bytes | memoryview) -> R:
     """The response in a frame (without its length); KafkaProtocolError when its bytes are wrong.
 
-    An ApiVersions answer that says that the broker lacks the version (error 35) is in version 0, whatever was asked.
+    An ApiVersions response with UNSUPPORTED_VERSION (35) is in version 0, whatever the request's version.
     """
     if cls.api_key == API_VERSIONS_KEY and frame[4:6] == b"\x00\x23":
         version = 0
@@ -132,7 +131,8 @@ def decode_response(cls: type[R], version: int, frame: bytes | memoryview) -> R:
 
 
 def _with_length(chunks: list[BytesLike]) -> list[BytesLike]:
-    """The length in front, and runs of small chunks joined: a socket takes few large pieces better than many small."""
+    """The chunks after their length, runs of small ones joined: a socket sends few large pieces faster than many
+    small."""
     sizes = list(map(len, chunks))
     length = pack_length(sum(sizes))
     if max(sizes) < LARGE_BYTES:

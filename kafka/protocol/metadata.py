@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka.wire.message import Request, Response, Struct, field
-from kafka.wire.types import ZERO_UUID, Boolean, Int16, Int32, String, Uuid
+from kafka.wire.types import ZERO_UUID, Boolean, Int8, Int16, Int32, String, Uuid
 
 
 class MetadataRequest(Request["MetadataResponse"], api_key=3, versions=(0, 13), flexible=9):
@@ -52,3 +52,31 @@ class MetadataResponse(Response, api_key=3, versions=(0, 13), flexible=9):
     topics: list[MetadataResponse.MetadataResponseTopic]
     cluster_authorized_operations: Int32 = field(default=-2_147_483_648, since=8, until=10)
     error_code: Int16 = field(default=0, since=13, ignorable=True)
+
+
+class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, versions=(0, 2), flexible=0):
+    """Describe the cluster (KIP-700)."""
+
+    include_cluster_authorized_operations: Boolean
+    endpoint_type: Int8 = field(default=1, since=1)
+    include_fenced_brokers: Boolean = field(default=False, since=2)
+
+
+class DescribeClusterResponse(Response, api_key=60, versions=(0, 2), flexible=0):
+    """Its id, controller and brokers."""
+
+    class DescribeClusterBroker(Struct):
+        broker_id: Int32
+        host: String
+        port: Int32
+        rack: String | None = field(default=None, null_since=0)
+        is_fenced: Boolean = field(default=False, since=2)
+
+    throttle_time_ms: Int32
+    error_code: Int16
+    error_message: String | None = field(default=None, null_since=0)
+    endpoint_type: Int8 = field(default=1, since=1)
+    cluster_id: String
+    controller_id: Int32 = field(default=-1)
+    brokers: list[DescribeClusterResponse.DescribeClusterBroker]
+    cluster_authorized_operations: Int32 = field(default=-2_147_483_648)

@@ -22,9 +22,8 @@ from kafka.broker.topics import create_topic
 from kafka.core.serving import ServerConnection
 from kafka.errors import IllegalArgumentError, KafkaError, KafkaProtocolError
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from kafka.protocol.framing import decode_response, encode_request
-from kafka.protocol.groups import JoinGroupRequest
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, JoinGroupRequest
 from kafka.protocol.registry import REGISTRY
 from kafka.records import GZIP, NONE, RecordBatchBuilder
 from kafka.wire.message import Field, FieldType, Request, Struct, fields_of

@@ -20,7 +20,6 @@ from kafka.core.versions import OLD_RANGES
 from kafka.protocol.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.configs import DescribeConfigsRequest
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.delegation_tokens import (
     CreateDelegationTokenRequest,
@@ -29,7 +28,7 @@ from kafka.protocol.delegation_tokens import (
     RenewDelegationTokenRequest,
 )
 from kafka.protocol.framing import decode_response
-from kafka.protocol.groups import HeartbeatRequest, ListGroupsRequest
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, HeartbeatRequest, ListGroupsRequest
 from kafka.protocol.list_offsets import ListOffsetsRequest
 from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse

@@ -29,12 +29,10 @@ from kafka.net.memory import MemoryNetwork
 from kafka.net.tls import CertificateWithKey, Pem, TlsNetwork, client_context
 from kafka.net.transport import TlsCertificateError, TlsError
 from kafka.protocol.api_versions import ApiVersionsRequest
-from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.configs import DescribeConfigsRequest, IncrementalAlterConfigsRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
-from kafka.protocol.metadata import MetadataRequest
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from kafka.protocol.scram import DescribeUserScramCredentialsRequest
+from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest
+from kafka.protocol.sasl import DescribeUserScramCredentialsRequest, SaslAuthenticateRequest, SaslHandshakeRequest
 from kafka.protocol.topics import CreateTopicsRequest
 from kafka.testing import EmbeddedBroker
 from test.broker.driver import HandBroker, fetch_request, newest

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.groups import ListGroupsRequest
 from kafka.protocol.log_dirs import DescribeLogDirsRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest
 from kafka.testing import EmbeddedBroker
 from kafka.wire.message import Request
 from test.broker.driver import batch, fetch_request, produce_request

@@ -17,7 +17,7 @@ from kafka.protocol.offsets import OffsetCommitRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest
 from kafka.protocol.registry import NAMES
-from kafka.protocol.scram import DescribeUserScramCredentialsRequest
+from kafka.protocol.sasl import DescribeUserScramCredentialsRequest
 from kafka.protocol.topics import CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest
 from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.records import GZIP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from kafka.protocol.groups import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.share import (
     DescribeShareGroupOffsetsRequest,

@@ -35,8 +35,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.producer import KafkaProducer
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
-from kafka.protocol.groups import JoinGroupRequest, SyncGroupRequest
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from kafka.share import KafkaShareConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from test.conformance.delivered import take

@@ -15,7 +15,6 @@ import pytest
 
 from kafka.protocol.acls import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from kafka.protocol.api_versions import ApiVersionsRequest
-from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.configs import AlterConfigsRequest, DescribeConfigsRequest, ListConfigResourcesRequest
 from kafka.protocol.delegation_tokens import (
     CreateDelegationTokenRequest,
@@ -24,7 +23,7 @@ from kafka.protocol.delegation_tokens import (
     RenewDelegationTokenRequest,
 )
 from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest
 from kafka.protocol.offsets import OffsetCommitRequest
 from kafka.protocol.quorum import (
     AddRaftVoterRequest,

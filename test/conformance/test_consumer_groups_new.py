@@ -26,12 +26,12 @@ from kafka.errors import (
 )
 from kafka.producer import KafkaProducer
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
-from kafka.protocol.consumer_group import (
+from kafka.protocol.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
+    LeaveGroupRequest,
 )
-from kafka.protocol.groups import LeaveGroupRequest
 from kafka.protocol.topics import CreatePartitionsRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from test.broker.raw_client import RawClient

@@ -17,12 +17,10 @@ import pytest
 
 from kafka.broker.groups.consumer_protocol import read_assignment, write_assignment, write_subscription
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
-from kafka.protocol.consumer_group import (
+from kafka.protocol.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatResponse,
-)
-from kafka.protocol.groups import (
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     DescribeGroupsResponse,

@@ -17,9 +17,8 @@ from kafka.errors import (
 )
 from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
-from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest
 from kafka.protocol.offsets import OffsetCommitRequest
 from kafka.protocol.produce import ProduceResponse
 from kafka.protocol.topics import DeleteRecordsRequest, DeleteTopicsRequest

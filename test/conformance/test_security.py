@@ -17,11 +17,14 @@ from kafka.core.sasl.mechanism import PlainClient
 from kafka.core.sasl.scram import HASHES, ScramClient
 from kafka.net.tls import CertificateWithKey, Pem, client_context
 from kafka.protocol.api_versions import ApiVersionsRequest
-from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.configs import DescribeConfigsRequest
-from kafka.protocol.metadata import MetadataRequest
-from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from kafka.protocol.scram import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
+from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest
+from kafka.protocol.sasl import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from test.broker.raw_client import RawClient
 from test.support.certificates import Certificates
 from test.support.secure_listeners import Places, secure_broker

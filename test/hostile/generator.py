@@ -25,8 +25,7 @@ from uuid import UUID
 from kafka.broker.emulation import ApiRange
 from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription
 from kafka.broker.registry import MOST_ELEMENTS
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
-from kafka.protocol.groups import JoinGroupRequest, SyncGroupRequest
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.quotas import AlterClientQuotasRequest
 from kafka.protocol.registry import NAMES, REGISTRY

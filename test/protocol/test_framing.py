@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kafka.errors import KafkaProtocolError
 from kafka.protocol import framing
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kafka.protocol.header import RequestHeader
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.produce import ProduceRequest
+from kafka.protocol.registry import RequestHeader
 from kafka.wire.codec import encode
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.protocol.header import RequestHeader, ResponseHeader
-from kafka.protocol.registry import NAMES, REGISTRY
+from kafka.protocol.registry import NAMES, REGISTRY, RequestHeader, ResponseHeader
 from kafka.wire.message import Message, Request, Response
 from test.support.schema_views import class_view, parse_range, schema_view, without_names
 from test.support.schemas import load_schemas

@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.core.sasl.scram import HASHES
-from kafka.protocol.scram import AlterUserScramCredentialsRequest
+from kafka.protocol.sasl import AlterUserScramCredentialsRequest
 from test.support.secure_listeners import MECHANISMS, PROTOCOLS, Places
 from test.support.waiting import eventually, polled
 

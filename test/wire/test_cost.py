@@ -16,11 +16,10 @@ from kafka.errors import KafkaProtocolError
 from kafka.protocol.api_versions import ApiVersionsResponse
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.groups import DescribeGroupsRequest
-from kafka.protocol.header import RequestHeader
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.offsets import OffsetCommitRequest
 from kafka.protocol.quotas import DescribeClientQuotasResponse
-from kafka.protocol.registry import FAMILIES, REGISTRY
+from kafka.protocol.registry import FAMILIES, REGISTRY, RequestHeader
 from kafka.wire import codec
 from kafka.wire.codec import (
     BYTES_PER_BYTE,

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from kafka.protocol.header import RequestHeader, ResponseHeader
+from kafka.protocol.registry import RequestHeader, ResponseHeader
 from kafka.wire.codec import encode
 from kafka.wire.message import Message, Request, Response, Struct, field
 from kafka.wire.types import ZERO_UUID, Bytes, Int8, Records, String

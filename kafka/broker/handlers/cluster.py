@@ -27,13 +27,13 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from kafka.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from kafka.protocol.metadata import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.quorum import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,

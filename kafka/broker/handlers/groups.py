@@ -58,13 +58,11 @@ from kafka.errors import (
     NotCoordinatorError,
     UnsupportedAssignorError,
 )
-from kafka.protocol.consumer_group import (
+from kafka.protocol.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-)
-from kafka.protocol.groups import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,

@@ -26,9 +26,8 @@ from kafka.errors import (
     UnknownBrokerIdError,
     for_code,
 )
-from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest
 from kafka.protocol.quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from kafka.structs import TopicPartitionReplica
 from kafka.validation import mapping_of, numbers_of

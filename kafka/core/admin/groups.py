@@ -37,8 +37,8 @@ from kafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest
 from kafka.protocol.groups import (
+    ConsumerGroupDescribeRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     LeaveGroupRequest,

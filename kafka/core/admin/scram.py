@@ -17,7 +17,7 @@ from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import Controller
 from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, ResourceNotFoundError
-from kafka.protocol.scram import (
+from kafka.protocol.sasl import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     DescribeUserScramCredentialsRequest,

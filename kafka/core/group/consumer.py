@@ -55,7 +55,7 @@ from kafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response
 

@@ -12,8 +12,13 @@ from kafka.broker.groups.consumer_group import ConsumerHeartbeat
 from kafka.broker.groups.consumer_protocol import read_assignment, write_assignment, write_subscription
 from kafka.broker.responses import ConnectionContext
 from kafka.errors import KafkaStorageError
-from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest
-from kafka.protocol.groups import DeleteGroupsRequest, DescribeGroupsRequest, JoinGroupResponse, ListGroupsRequest
+from kafka.protocol.groups import (
+    ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    JoinGroupResponse,
+    ListGroupsRequest,
+)
 from kafka.protocol.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from test.broker.driver import HandBroker
 from test.broker.groups.requests import beat, codes, commit, consumer, fetch, given, join, leave, offsets, sync

@@ -6,7 +6,7 @@ from unittest import mock
 
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.configs import AlterConfigsRequest
-from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest
+from kafka.protocol.groups import ConsumerGroupDescribeRequest
 from kafka.protocol.log_dirs import DescribeLogDirsRequest
 from kafka.protocol.quorum import UnregisterBrokerRequest, UpdateFeaturesRequest
 from kafka.protocol.quotas import AlterClientQuotasRequest, DescribeClientQuotasRequest

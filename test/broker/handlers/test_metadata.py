@@ -9,9 +9,8 @@ import pytest
 
 from kafka.broker.handlers.metadata import MOST_MADE
 from kafka.broker.responses import ConnectionContext
-from kafka.protocol.cluster import DescribeClusterRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest, MetadataResponse
 from test.broker.driver import HandBroker
 
 

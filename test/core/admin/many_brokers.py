@@ -7,9 +7,8 @@ from typing import Any
 
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
 from kafka.errors import IncompatibleBrokerVersion
-from kafka.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 from kafka.structs import TopicPartition
 from test.core.test_retry import drive
 

@@ -10,8 +10,7 @@ from kafka.core.admin.cluster import broker_ids_of_the_cluster, describe_cluster
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
 from kafka.core.routing import AnyNode
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, UnknownBrokerIdError
-from kafka.protocol.cluster import DescribeClusterRequest, DescribeClusterResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 from kafka.wire.codec import encode
 from test.core.admin.driving import BACKOFF, asked, run
 

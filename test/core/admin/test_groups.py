@@ -32,10 +32,10 @@ from kafka.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
-from kafka.protocol.cluster import DescribeClusterResponse
-from kafka.protocol.consumer_group import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
@@ -44,6 +44,7 @@ from kafka.protocol.groups import (
     LeaveGroupResponse,
     ListGroupsResponse,
 )
+from kafka.protocol.metadata import DescribeClusterResponse
 from kafka.protocol.offsets import OffsetCommitRequest, OffsetFetchRequest, OffsetFetchResponse
 from kafka.protocol.share import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from kafka.structs import OffsetAndMetadata, TopicPartition

@@ -16,14 +16,13 @@ from kafka.errors import (
     UnknownBrokerIdError,
     UnknownError,
 )
-from kafka.protocol.cluster import DescribeClusterResponse
 from kafka.protocol.log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import DescribeClusterResponse, MetadataResponse
 from kafka.structs import TopicPartition, TopicPartitionReplica
 from test.core.admin.driving import BACKOFF, asked
 

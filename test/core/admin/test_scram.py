@@ -26,7 +26,7 @@ from kafka.errors import (
     ResourceNotFoundError,
     UnknownError,
 )
-from kafka.protocol.scram import AlterUserScramCredentialsResponse, DescribeUserScramCredentialsResponse
+from kafka.protocol.sasl import AlterUserScramCredentialsResponse, DescribeUserScramCredentialsResponse
 from test.core.admin.driving import BACKOFF, run
 from test.core.test_retry import drive
 

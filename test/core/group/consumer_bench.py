@@ -9,7 +9,7 @@ from uuid import UUID
 from kafka.core.group.consumer import ConsumerMember
 from kafka.core.group.machine import Assign, GroupEffect, GroupSubscription, Lose, Revoke, SendToCoordinator
 from kafka.core.retry import Backoff
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from test.core.group.classic_bench import NoChance, Seen, parts
 
 JOBS, LOGS = UUID(int=1), UUID(int=2)

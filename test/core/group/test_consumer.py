@@ -21,7 +21,7 @@ from kafka.core.group.machine import (
 )
 from kafka.core.partitions import MAX_ASSIGNED
 from kafka.errors import KafkaConnectionError
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from test.core.group.consumer_bench import BACKOFF_S, INTERVAL_S, JOBS, LOGS, MAX_POLL_S, Bench, parts
 
 

@@ -21,7 +21,7 @@ from kafka.errors import (
     UnsupportedFieldError,
     UnsupportedVersionError,
 )
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatResponse
+from kafka.protocol.groups import ConsumerGroupHeartbeatResponse
 from test.core.group.consumer_bench import BACKOFF_S, INTERVAL_S, JOBS, LOGS, Bench, parts
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafka.core.group.consumer import ConsumerHeartbeats, IdPartition
 from kafka.core.group.machine import GroupSubscription
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest
 from kafka.structs import TopicPartition
 from test.core.group.consumer_bench import JOBS, LOGS
 

@@ -31,7 +31,7 @@ from kafka.core.group.machine import (
 )
 from kafka.core.retry import Backoff
 from kafka.errors import BrokerResponseError, KafkaConnectionError, StaleMemberEpochError
-from kafka.protocol.consumer_group import ConsumerGroupHeartbeatRequest
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response
 from test.broker.driver import HandBroker
