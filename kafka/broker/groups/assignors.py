@@ -72,6 +72,8 @@ def _uniform_same(
     partition_counts: Mapping[UUID, int],
     current: Mapping[str, Set[TopicIdPartition]],
 ) -> Assignment:
+    """All members subscribe to the same topics: each keeps what it has up to its quota, the rest goes to members below
+    theirs. In the order of Java's hash maps, so that the result is Apache Kafka's."""
     topics = java_order(next(iter(members.values())).topics)
     existing = {(topic_id, number) for topic_id in topics for number in range(partition_counts.get(topic_id, 0))}
     order = java_order(members)

@@ -176,6 +176,7 @@ class ClassicMember:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.assignment = assignment
         self.is_new = False
+        # Callbacks get the response; while one is set, the session does not time out (see has_waiting_request).
         self.awaiting_join_callback: Any = None
         self.awaiting_sync_callback: Any = None
 
@@ -353,6 +354,7 @@ class ClassicGroup(ClassicRoster):
         self._timers = timers
         self._store = store
         self._new_member_id = new_member_id
+        # Members of the generation that have not sent SyncGroup yet.
         self._members_to_sync: set[str] = set()
         self._new_member_added = False
         self._delay_left_ms: int | None = None

@@ -531,6 +531,9 @@ class ConsumerGroup:
         return new
 
     def _find(self, request: ConsumerHeartbeat) -> ConsumerMember:
+        """The member of a heartbeat, a new one for a join (not added yet), or the static member that this one
+        replaces. Errors: UnknownMemberIdError, UnreleasedInstanceIdError while the instance id is in use,
+        FencedInstanceIdError, and those of a wrong epoch."""
         is_join = request.epoch == JOIN_EPOCH
         if request.instance_id is None:
             if is_join and request.member_id not in self.members:

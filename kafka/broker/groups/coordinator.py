@@ -126,6 +126,7 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self._load()
         state_topic.add_deletion_listener(self._on_state_topic_deleted)
+        # Whether an offset expires depends on the members of its group, which are loaded by now.
         offsets.use_group_rules(self._expires_from, self._offsets_expired)
         self._check_at = now() + self._check_interval_s
 

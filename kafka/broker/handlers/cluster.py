@@ -60,6 +60,8 @@ NOT_OF_CONTROLLERS: Final = (
 
 @handles(DescribeClusterRequest)
 def describe_cluster(broker: Broker, call: RequestContext[DescribeClusterRequest]) -> DescribeClusterResponse:
+    """Brokers only: an endpoint type of controllers gets MISMATCHED_ENDPOINT_TYPE (114), any other
+    UNSUPPORTED_ENDPOINT_TYPE (115) (KIP-919)."""
     wanted = call.request.endpoint_type
     if wanted != BROKERS:
         known = wanted == CONTROLLERS
@@ -97,6 +99,8 @@ _NODES_SINCE: Final = 2
 
 @handles(DescribeQuorumRequest)
 def describe_quorum(broker: Broker, call: RequestContext[DescribeQuorumRequest]) -> DescribeQuorumResponse:
+    """Only a request for exactly ``__cluster_metadata-0`` is answered with the quorum; otherwise each partition gets
+    an error (KIP-595; nodes since version 2, KIP-853)."""
     asked = [(topic.topic_name, one.partition_index) for topic in call.request.topics for one in topic.partitions]
     is_known = asked == [(METADATA_TOPIC, 0)]
     host, port = broker.endpoint(call.connection)
@@ -194,6 +198,8 @@ def _voter_refusal(
 
 @handles(UpdateFeaturesRequest)
 def update_features(broker: Broker, call: RequestContext[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
+    """KIP-584: all updates or none, with one error for the whole. Version 0 has ``allow_downgrade`` for the upgrade
+    type; versions before 2 have a result for each feature."""
     request = call.request
     updates = [
         FeatureUpdate(
@@ -230,6 +236,8 @@ _VOLUME_SINCE: Final = 4
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(broker: Broker, call: RequestContext[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
+    """Sizes of the partitions that exist; unknown ones are left out, as in Kafka, and null means all. Bytes of the
+    volume since version 4 (KIP-827), -1 where the system does not give them."""
     wanted: list[tuple[Topic, list[int]]] = []
     if call.request.topics is None:
         wanted = [(topic, list(range(topic.partitions))) for topic in broker.metadata]
@@ -272,6 +280,8 @@ def describe_log_dirs(broker: Broker, call: RequestContext[DescribeLogDirsReques
 def alter_replica_log_dirs(
     broker: Broker, call: RequestContext[AlterReplicaLogDirsRequest]
 ) -> AlterReplicaLogDirsResponse:
+    """Succeeds for partitions that exist when the directory is the broker's own, where they are already; else
+    LOG_DIR_NOT_FOUND (57)."""
     codes: dict[str, dict[int, int]] = {}
     for directory in call.request.dirs:
         is_ours = directory.path == broker.logs.path

@@ -168,6 +168,9 @@ def _describe(
     with_synonyms: bool,
     row_of: Callable[[str], _Row],
 ) -> list[_Row]:
+    """The rows of one resource, by its type. Rows of topic settings that the topic does not override come from
+    ``row_of``, which makes each once a request. UnknownTopicOrPartitionError for a missing topic, InvalidRequestError
+    for an empty name or another type."""
     name = resource.resource_name
     wanted = frozenset(resource.configuration_keys) if resource.configuration_keys else None
     if resource.resource_type == TOPIC:
@@ -222,6 +225,8 @@ def _describe_broker(broker: Broker, name: str, wanted: Collection[str] | None, 
 
 
 def _describe_group(broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool) -> list[_Row]:
+    """Settings of share groups, then of consumer groups, whose defaults are the broker's settings. A group that does
+    not exist has them, too."""
     config = broker.share.config(name)
     rows = []
     for key, setting in GROUP_SETTINGS.items():
@@ -296,6 +301,8 @@ def _check_broker_name(broker: Broker, name: str, noun: str, text: str) -> None:
 def incremental_alter_configs(
     broker: Broker, call: RequestContext[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
+    """Each resource by itself, all of its changes or none (KIP-339); one that the request names twice is refused. One
+    unknown operation on a resource that the controller alters fails all resources (see :func:`_survive`)."""
     request = call.request
     count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
     is_lost = any(
@@ -369,6 +376,8 @@ _Changes = list[IncrementalAlterConfigsRequest.AlterableConfig]
 
 
 def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    """Only settings that change are checked: a value that was valid when it was set stays. The checks come in Kafka's
+    order, and the topic's existence last. The log's new configuration is in force at once."""
     if not name:
         raise InvalidRequestError("Default topic resources are not allowed.")
     own = broker.metadata.config("topic", name)
@@ -391,6 +400,9 @@ def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bo
 
 
 def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+    """For one broker, or (empty name) for all. Only dynamic settings; a wrong value is InvalidRequestError here, where
+    topics get InvalidConfigurationError, as in Kafka. Topics without the setting of their own have the new default at
+    once."""
     if name:
         _check_broker_name(broker, name, "Node", ", but received")
     odd = [one.config_operation for one in changes if one.config_operation not in (SET, DELETE, APPEND, SUBTRACT)]
@@ -489,6 +501,7 @@ _Change = IncrementalAlterConfigsRequest.AlterableConfig
 
 @handles(AlterConfigsRequest)
 def alter_configs(broker: Broker, call: RequestContext[AlterConfigsRequest]) -> AlterConfigsResponse:
+    """Each resource by itself; one that the request names twice is refused."""
     request = call.request
     count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
     responses = []
@@ -532,6 +545,8 @@ def _replace(broker: Broker, resource: AlterConfigsRequest.AlterConfigsResource,
 def list_config_resources(
     broker: Broker, call: RequestContext[ListConfigResourcesRequest]
 ) -> ListConfigResourcesResponse:
+    """No types: all. An unknown type fails the whole request with UNSUPPORTED_VERSION (35), and version 0
+    (ListClientMetricsResources) knows client metrics alone."""
     wanted = set(call.request.resource_types) if call.version else {CLIENT_METRICS}
     if not wanted <= KINDS:
         code = error_code(UnsupportedVersionError)
@@ -566,6 +581,7 @@ _Entity = tuple[tuple[str, "str | None"], ...]
 def describe_client_quotas(
     broker: Broker, call: RequestContext[DescribeClientQuotasRequest]
 ) -> DescribeClientQuotasResponse:
+    """A wrong filter fails the whole request (KIP-546)."""
     request = call.request
     components = [QuotaFilterComponent(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
@@ -591,6 +607,8 @@ def describe_client_quotas(
 
 @handles(AlterClientQuotasRequest)
 def alter_client_quotas(broker: Broker, call: RequestContext[AlterClientQuotasRequest]) -> AlterClientQuotasResponse:
+    """Each entity by itself (KIP-546); one that the request names twice, or with a key twice, gets
+    InvalidRequestError. All that was altered is written with one flush."""
     request = call.request
     keys = [_entity(entry) for entry in request.entries]
     count_of = Counter(keys)

@@ -116,6 +116,8 @@ class _Fetch:
         self._topics: dict[UUID | str, Topic] = {}
         for wanted in context.wanted:
             try:
+                # INCONSISTENT_TOPIC_ID is answered at once, so that the client reads the metadata; other errors wait
+                # like no data.
                 self._found.append(self._resolve(wanted))
             except InconsistentTopicIdError as error:
                 self._anew.append((wanted, _failed(wanted, error, aborted=None)))

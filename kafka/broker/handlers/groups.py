@@ -152,6 +152,9 @@ FIRST_DESCRIBE_WITH_ERRORS: Final = 6
 
 @handles(JoinGroupRequest)
 def join_group(broker: Broker, call: RequestContext[JoinGroupRequest]) -> PendingResponse:
+    """Answered when the group's join phase ends, or with an error at once. Versions before 1 have no rebalance
+    timeout: the session timeout stands for it. Version 4 on requires a second JoinGroup with the member id (KIP-394);
+    version 9 on may let a static leader skip the assignment (KIP-814)."""
     request = call.request
     reply = PendingResponse()
 
@@ -251,6 +254,8 @@ def heartbeat(broker: Broker, call: RequestContext[HeartbeatRequest]) -> Heartbe
 
 @handles(LeaveGroupRequest)
 def leave_group(broker: Broker, call: RequestContext[LeaveGroupRequest]) -> LeaveGroupResponse:
+    """Version 3 on (KIP-345): several members, with an error for each; before, one member, whose error is the
+    response's."""
     request = call.request
     if not request.group_id:
         return LeaveGroupResponse(error_code=error_code(InvalidGroupIdError))
@@ -276,6 +281,8 @@ def leave_group(broker: Broker, call: RequestContext[LeaveGroupRequest]) -> Leav
 
 @handles(DescribeGroupsRequest)
 def describe_groups(broker: Broker, call: RequestContext[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    """Classic groups. A group that does not exist, or is of another type, is Dead, with GROUP_ID_NOT_FOUND (69) since
+    version 6 (KIP-1043)."""
     operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else OPERATIONS_NOT_REQUESTED
     groups = []
     for group_id in call.request.groups:
@@ -408,6 +415,7 @@ def _check_consumer_heartbeat(broker: Broker, call: RequestContext[ConsumerGroup
 def consumer_group_describe(
     broker: Broker, call: RequestContext[ConsumerGroupDescribeRequest]
 ) -> ConsumerGroupDescribeResponse:
+    """Consumer groups (KIP-848); each group has an error of its own."""
     operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else OPERATIONS_NOT_REQUESTED
     groups = []
     for group_id in call.request.group_ids:
@@ -434,6 +442,7 @@ def consumer_group_describe(
 def _described_consumer_group(
     broker: Broker, group: ConsumerGroup, operations: int
 ) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    """As of the durable state; a classic member of a group under migration has the member type 0."""
     return ConsumerGroupDescribeResponse.DescribedGroup(
         error_code=0,
         group_id=group.group_id,

@@ -50,6 +50,8 @@ def list_offsets(broker: Broker, call: RequestContext[ListOffsetsRequest]) -> Re
 
 
 def _list_offsets(broker: Broker, call: RequestContext[ListOffsetsRequest]) -> SlicedHandler:
+    """Each partition by itself; one that the request names twice gets INVALID_REQUEST (42). Yields False after each
+    slice of work, so that a request for many partitions does not hold up the loop."""
     if call.request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _of_no_isolation_level(call.request)
     budget = TimeSliceBudget()
@@ -96,6 +98,9 @@ def _of_no_isolation_level(request: ListOffsetsRequest) -> ListOffsetsResponse:
 def _find(
     broker: Broker, call: RequestContext[ListOffsetsRequest], name: str, wanted: ListOffsetsRequest.ListOffsetsPartition
 ) -> Generator[bool, None, _Answer]:
+    """One partition's offset. Errors: an unknown partition, a wrong leader epoch (KIP-320), UnsupportedVersionError
+    for a special time that this version does not have. Read committed is for consumers only: a replica sees the log's
+    end."""
     isolation = call.request.isolation_level
     if call.version == 0:
         log = broker.logs.log(broker.topic(name), wanted.partition_index)

@@ -55,6 +55,8 @@ IDS_SINCE = 12
 
 @handles(MetadataRequest)
 def metadata(broker: Broker, call: RequestContext[MetadataRequest]) -> MetadataResponse:
+    """All topics for null (in version 0: for an empty list), none for an empty list, else those named, which may be
+    created."""
     request = call.request
     node_id = broker.config.node_id
     fault = _request_error(call)
@@ -209,6 +211,8 @@ _Cursor = DescribeTopicPartitionsResponse.Cursor
 def describe_topic_partitions(
     broker: Broker, call: RequestContext[DescribeTopicPartitionsRequest]
 ) -> DescribeTopicPartitionsResponse:
+    """Topics in order of their names, from the cursor on and up to the partition limit; ``next_cursor`` is where the
+    next page begins (KIP-966). A wrong cursor refuses all named topics."""
     request = call.request
     named = [topic.name for topic in request.topics]
     cursor = request.cursor
@@ -278,6 +282,7 @@ def _described_partitions(broker: Broker, topic: Topic, numbers: range) -> _Desc
                 leader_epoch=broker.ids.leader_epoch(topic, number),
                 replica_nodes=[node_id],
                 isr_nodes=[node_id],
+                # Empty, not null: with a single replica, always in sync, there are none.
                 eligible_leader_replicas=[],
                 last_known_elr=[],
                 offline_replicas=[],

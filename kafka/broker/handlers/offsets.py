@@ -68,6 +68,8 @@ def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | Non
 
 @handles(OffsetCommitRequest)
 def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> OffsetCommitResponse:
+    """Partitions that do not exist are refused one by one; the others are committed together, and share the error of
+    the group or of the log."""
     request = call.request
     has_ids = call.version >= FIRST_WITH_TOPIC_IDS
     longest = broker.config.number("offset.metadata.max.bytes")
@@ -150,6 +152,8 @@ def _commit(
 
 @handles(OffsetFetchRequest)
 def offset_fetch(broker: Broker, call: RequestContext[OffsetFetchRequest]) -> OffsetFetchResponse:
+    """Versions before 8 are for one group, and null topics mean all; version 8 on for several (KIP-709). An unknown
+    group has no offsets, and no error."""
     request = call.request
     if call.version >= FIRST_FETCH_OF_GROUPS:
         return OffsetFetchResponse(
@@ -187,6 +191,8 @@ def offset_fetch(broker: Broker, call: RequestContext[OffsetFetchRequest]) -> Of
 def _fetch_group(
     broker: Broker, version: int, group: OffsetFetchRequest.OffsetFetchRequestGroup, stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    """One group of version 8 on; version 9 checks the member's id and epoch (KIP-848), version 10 has ids for the
+    topics' names. An error of the group has no topics with it."""
     try:
         has_any = broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
     except BrokerResponseError as error:
@@ -252,6 +258,8 @@ def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
 
 @handles(OffsetDeleteRequest)
 def offset_delete(broker: Broker, call: RequestContext[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+    """KIP-496. Partitions that do not exist are refused one by one, those of a topic that the group subscribes to with
+    GROUP_SUBSCRIBED_TO_TOPIC (86); the group's errors fail the whole request."""
     request = call.request
     unknown = error_code(UnknownTopicOrPartitionError)
     refused: dict[str, list[_NumberAndCode]] = {}

@@ -99,6 +99,8 @@ NO_ERROR: Final = PartitionError(0, None)
 
 @handles(ShareAcknowledgeRequest)
 def share_acknowledge(broker: Broker, call: RequestContext[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+    """Acknowledges within the member's share session; the epoch -1 then closes it, which releases what the member
+    still holds. Errors of the session fail the whole request, those of records are their partitions'."""
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""
     try:
@@ -227,6 +229,7 @@ def share_group_heartbeat(
 
 @handles(ShareGroupDescribeRequest)
 def share_group_describe(broker: Broker, call: RequestContext[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
+    """Each group has an error of its own."""
     groups = []
     for group_id in call.request.group_ids:
         try:
@@ -273,6 +276,7 @@ def _described_group(
                             topic_id=topic_id, topic_name=topic.name, partitions=numbers
                         )
                         for topic_id, numbers in by_topic(member.assignment).items()
+                        # A deleted topic may still be in the assignment.
                         if (topic := broker.metadata.topic_by_id(topic_id)) is not None
                     ]
                 ),
@@ -542,6 +546,7 @@ class _ShareFetch:
         self._group_id = group_id
         self._member_id = member_id
         self._session = session
+        # If the session's epoch differs when the fetch is tried again, another request has used it.
         self._epoch = session.epoch
         self._is_new = session.is_new and call.request.share_session_epoch != FINAL_EPOCH
         self._ack_errors = ack_errors

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 def get_telemetry_subscriptions(
     broker: Broker, call: RequestContext[GetTelemetrySubscriptionsRequest]
 ) -> GetTelemetrySubscriptionsResponse:
+    """A new client instance, or a known one, and which metrics to push; the error's response has nothing but zeros."""
     telemetry = broker.telemetry
     try:
         if telemetry is None:

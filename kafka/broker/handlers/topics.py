@@ -100,6 +100,8 @@ def _create_error(name: str, error: BrokerResponseError) -> _CreateResult:
 
 
 def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> _CreateResult:
+    """Checks name, settings and partitions, in Kafka's order, and creates the topic unless ``validate_only``. The
+    result has all settings in force, with their sources (KIP-525)."""
     check_new_topic(broker.metadata, wanted.name)
     settings: dict[str, str] = {}
     for setting in wanted.configs:
@@ -169,6 +171,8 @@ def _check_assignments(broker: Broker, wanted: CreateTopicsRequest.CreatableTopi
 
 @handles(DeleteTopicsRequest)
 def delete_topics(broker: Broker, call: RequestContext[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+    """Each topic by itself, by name, or by id since version 6 (KIP-516). A name that the request has twice is refused
+    once. What depends on topics (groups, offsets) is informed once for all of them."""
     request = call.request
     if call.version < 6:
         wanted = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
@@ -308,6 +312,8 @@ def delete_records(broker: Broker, call: RequestContext[DeleteRecordsRequest]) -
 def _delete_records(
     broker: Broker, name: str, number: int, offset: int
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+    """Raises one partition's log start offset (-1: to the end). Not of internal topics, nor where ``cleanup.policy``
+    is compact alone."""
     code, start = 0, -1
     try:
         topic = broker.topic(name)
@@ -398,6 +404,8 @@ def alter_partition_reassignments(
 def _reassign(
     broker: Broker, name: str, wanted: AlterPartitionReassignmentsRequest.ReassignablePartition
 ) -> AlterPartitionReassignmentsResponse.ReassignablePartitionResponse:
+    """A single broker has nothing to move: replicas other than itself are refused, and there is never a reassignment
+    to cancel."""
     number = wanted.partition_index
     code, text = 0, None
     try:

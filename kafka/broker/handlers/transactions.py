@@ -361,6 +361,7 @@ def describe_transactions(
 
 
 def _described_transaction(broker: Broker, transactional_id: str) -> _DescribedTransaction:
+    """TRANSACTIONAL_ID_NOT_FOUND (105) for an unknown id, INVALID_REQUEST for an empty one (KIP-664)."""
     found = broker.transactions.get(transactional_id)
     if found is None:
         error = TransactionalIdNotFoundError if transactional_id else InvalidRequestError
@@ -448,6 +449,8 @@ def describe_producers(broker: Broker, call: RequestContext[DescribeProducersReq
 
 
 def _producers(broker: Broker, topic: str, number: int) -> _DescribedPartition:
+    """The producers that the partition's log remembers, with the start of an open transaction, if there is one
+    (KIP-664)."""
     try:
         check_topic_name(topic)
         entries = broker.logs.log(broker.topic(topic), number).producers.entries

@@ -229,6 +229,8 @@ class ShareStateStore:
         return entries
 
     def _on_record(self, state_partition: int, name: bytes, value: bytes | None, producer: object) -> None:
+        """Replays a record of ``__share_group_state``: a snapshot replaces a share partition's state, an update is
+        applied to it unless it is older than the snapshot, a tombstone drops it. Other records are skipped."""
         decoded = SHARE_KEYS.decode(name)
         if not isinstance(decoded, (ShareSnapshotKey, ShareUpdateKey)):
             return
