@@ -398,7 +398,7 @@ class BrokerConfig:
         return self.value(setting.broker_name)
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody gave the setting a value."""
+        """Whether the setting was given a value."""
         return name in self.static or any(name in values for values in self.dynamic.values())
 
     def number(self, name: str) -> int:

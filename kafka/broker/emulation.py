@@ -51,13 +51,13 @@ UNSUPPORTED_VERSION: Final = 35
 class Release(NamedTuple):
     """One release.
 
-    ``apis``: API key -> least and most version told. ``served_from``: the least version that works, where that is not
-    the least one told. ``reads_as_newest``: APIs whose version number is not looked at: one above the newest is read,
-    and answered, as the newest. ``closes_on_unknown``: a request of an unknown API or version ends the connection; else
-    it gets no answer and the connection goes on. ``tells_own_versions``: an ApiVersions of an unknown version is told
-    the range of ApiVersions (KIP-511), not only error 35. ``refused``: APIs that are there and switched off ->
-    the error code. ``has_zookeeper``: else OffsetCommit and OffsetFetch v0, which kept offsets there, are refused, too.
-    ``supported``, ``finalized``, ``features_epoch``: what ApiVersions tells of features (KIP-584).
+    ``apis``: API key -> least and most version in ApiVersions. ``served_from``: the least version that works, where
+    that is not the least one listed. ``reads_as_newest``: APIs whose version number is not looked at: one above the
+    newest is read, and answered, as the newest. ``closes_on_unknown``: a request of an unknown API or version ends the
+    connection; else it gets no answer and the connection goes on. ``tells_own_versions``: the response to ApiVersions
+    of an unknown version has the range of ApiVersions (KIP-511), not only error 35. ``refused``: APIs that are there
+    and switched off -> the error code. ``has_zookeeper``: else OffsetCommit and OffsetFetch v0, which kept offsets
+    there, are refused, too. ``supported``, ``finalized``, ``features_epoch``: the features in ApiVersions (KIP-584).
 
     Of Metadata: ``created_code`` is what a topic has in the answer that makes it, ``invalid_topic_code`` an impossible
     name, and with ``brokers_of_topics`` only those brokers are named that have partitions of the topics in the answer.
@@ -206,7 +206,7 @@ RELEASES: Final[Mapping[str, Release]] = {row.name: row for row in _ROWS}
 """Name -> release, oldest first."""
 
 LATEST: Final = "4.3"
-"""What the broker plays unless told otherwise."""
+"""What the broker emulates by default."""
 
 
 def find_release(text: str) -> Release:
@@ -233,7 +233,7 @@ TELEMETRY_APIS: Final = {71: (0, 0), 72: (0, 0)}
 """Told and served where something takes what clients push."""
 
 BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 80, 81, 83, 84, 85, 86, 87})
-"""APIs that some releases tell and that no client calls."""
+"""APIs that some releases list and that no client calls."""
 
 FEATURE_NEEDS: Final[Mapping[str, int]] = {
     "group.version": 68,
@@ -333,7 +333,7 @@ class EmulatedRelease:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def apis(self) -> list[ApiRange]:
-        """What ApiVersions tells."""
+        """The versions in ApiVersions."""
         return self._told
 
     def supported_features(self) -> Iterator[tuple[str, int, int]]:

@@ -67,7 +67,7 @@ class FetchPartitionState:
         return self.high_watermark == high_watermark and self.log_start == log_start
 
     def take(self, data: FetchResponse.PartitionData) -> bool:
-        """Note what is to be told; whether there is anything. After an error all is told again."""
+        """Note what the response has to say; whether there is anything. After an error, all of it."""
         is_new = (
             bool(data.records)
             or data.error_code != 0
@@ -119,7 +119,7 @@ class FetchSession:
 
 
 class FetchContext:
-    """One fetch: what it wants, and what becomes of its answer. Without a session all of it is told."""
+    """One fetch: what it wants, and what its response has. Without a session that is everything."""
 
     is_incremental = False
 

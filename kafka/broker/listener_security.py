@@ -141,7 +141,7 @@ class Credentials:
         return list(self._metadata.configs(KIND))
 
     def scram(self, user: str) -> dict[str, ScramCredential]:
-        """By mechanism what is kept of a user; empty for one that nobody knows."""
+        """By mechanism what is kept of a user; empty for an unknown one."""
         kept = self._metadata.config(KIND, user)
         try:
             return {mechanism: ScramCredential.decode(text) for mechanism, text in kept.items()}
@@ -176,7 +176,7 @@ _USER: Final = "user_"
 
 
 class SaslSettings(NamedTuple):
-    """How a listener asks who is there. ``plain_users``: name -> password, for this listener alone."""
+    """How a listener authenticates clients. ``plain_users``: name -> password, for this listener alone."""
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str]
@@ -242,7 +242,7 @@ def _trusted(config: BrokerConfig, name: str) -> Pem | None:
 
 
 def _check_type(config: BrokerConfig, name: str, setting: str) -> None:
-    """Kafka's default is JKS, but nobody has to say PEM where there is nothing else."""
+    """Kafka's default is JKS, but PEM need not be set where there is nothing else."""
     own = f"listener.name.{name.lower()}.{setting}"
     given = config.static.get(own, config.static.get(setting))
     if given is not None and given.upper() != "PEM":
@@ -250,7 +250,7 @@ def _check_type(config: BrokerConfig, name: str, setting: str) -> None:
 
 
 def sasl_settings(config: BrokerConfig, name: str, has_users: bool) -> SaslSettings:
-    """How a listener asks who is there. KafkaConfigurationError."""
+    """How a listener authenticates clients. KafkaConfigurationError."""
     mechanisms = tuple(list_of(_value(config, name, "sasl.enabled.mechanisms")))
     unknown = [mechanism for mechanism in mechanisms if mechanism not in MECHANISMS]
     if unknown or not mechanisms:

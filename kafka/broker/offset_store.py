@@ -7,7 +7,7 @@ Each group's offsets are in one partition of the topic, and a commit is one appe
 here. An offset carries its topic's id, so that a topic of the same name created later has none of them, also when the
 broker was killed between the deletion of the topic and that of its offsets.
 
-Offsets expire (``offsets.retention.minutes``) unless whoever knows the groups says from when their time counts, or that
+Offsets expire (``offsets.retention.minutes``) unless the group coordinator says from when their time counts, or that
 it does not: :attr:`OffsetStore.expires_from`. Who may commit is the groups' and the handlers' business.
 """
 
@@ -69,7 +69,7 @@ class OffsetStore:
 
     def __init__(self, topic: StateTopic, topic_id: Callable[[str], UUID | None]) -> None:
         self.expires_from: ExpiresFrom = from_the_commit
-        """To be replaced by who knows the groups: a topic that a member is subscribed to does not lose its offsets."""
+        """Replaced by the group coordinator: a topic that a member is subscribed to does not lose its offsets."""
         self.on_emptied: Callable[[str], None] = lambda group_id: None
         """Called for a group that has lost its last offset by expiry, to be replaced likewise."""
         self._topic = topic
@@ -84,8 +84,8 @@ class OffsetStore:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def use_group_rules(self, expires_from: ExpiresFrom, on_emptied: Callable[[str], None]) -> None:
-        """Ask the group coordinator from when an offset's retention counts, and tell it of groups whose last offset has
-        expired."""
+        """Ask the group coordinator from when an offset's retention counts, and inform it of groups whose last
+        offset has expired."""
         self.expires_from = expires_from
         self.on_emptied = on_emptied
 
@@ -107,7 +107,7 @@ class OffsetStore:
 
     def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Whether a transaction that has not ended has an offset of the group (of this partition): it is not stable
-        then, and who asks for stable ones is told to come again (88)."""
+        then, and a request for stable ones gets UNSTABLE_OFFSET_COMMIT (88)."""
         for producers in self._pending.values():
             for pending in producers.values():
                 if partition is not None:
@@ -131,7 +131,7 @@ class OffsetStore:
     def commit_pending(
         self, group_id: str, producer_id: int, producer_epoch: int, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """As :meth:`commit`, within a producer's transaction: nobody reads them before :meth:`complete`."""
+        """As :meth:`commit`, within a producer's transaction: they are not visible before :meth:`complete`."""
         if not offsets:
             return
         named = self._named(offsets)

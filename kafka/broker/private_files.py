@@ -6,11 +6,11 @@
     a file               a symbolic link, a pipe or a device                        OSError when it is opened
                          missing                                                    it is made with 0600
 
-The files hold records, job arguments and keys of passwords. Whoever can write to a data directory decides what the
-broker overwrites and which address clients are told, so it has to be ours. A directory of ours may still hold what
-somebody else chose (a repository that was cloned, an archive that was unpacked): that is why files that are links are
-not followed. Hard links need no check: an archive cannot make one to a file outside, and nobody else can make one in a
-directory that only we can write to.
+The files hold records, job arguments and keys of passwords. A user who can write to a data directory decides what the
+broker overwrites and which address clients get, so it has to be ours. A directory of ours may still hold what
+another user chose (a repository that was cloned, an archive that was unpacked): that is why files that are links are
+not followed. Hard links need no check: an archive cannot make one to a file outside, and other users cannot make one
+in a directory that only we can write to.
 
 What lies above the directory is not checked; with the sticky bit (``/tmp``) others cannot rename what is ours there.
 DIR itself may be a symbolic link, of ours or of root's; directories below may be links, as ``topics`` may be on another
@@ -49,7 +49,7 @@ _SAFE: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", 
 
 _NO_FILE: Final = "it is not a regular file but a symbolic link, a pipe or a device: remove it and try again"
 _NO_FILE_ERRORS: Final = frozenset({errno.ELOOP, errno.EMLINK, errno.ENXIO})
-"""How ``open`` refuses a link (Linux, macOS; FreeBSD), and a pipe that nobody reads or a socket."""
+"""How ``open`` refuses a link (Linux, macOS; FreeBSD), and a pipe without a reader or a socket."""
 
 
 def open_private(path: str, flags: int) -> int:
@@ -90,7 +90,7 @@ def make_private_directory(path: str) -> None:
 def prepare_directory(path: str) -> None:
     """Make the data directory if it is missing, or check it and close it to others. ``path`` is absolute.
 
-    OSError: what the system says, or PermissionError for a directory that somebody else owns or may write to; its
+    OSError: what the system says, or PermissionError for a directory that another user owns or may write to; its
     ``strerror`` says what to do.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -138,7 +138,7 @@ def _checked_mode(path: str, directory: os.stat_result) -> int:
 
 def _close_files(directory: int, names: set[str]) -> OSError | None:
     """Take from others what they may do with these files and with the topics'; the last failure. The directory of the
-    topics comes behind all that is in it, so its mode tells whether that was done."""
+    topics comes behind all that is in it, so its mode shows whether that was done."""
     failure: OSError | None = None
     for name in sorted(names):
         if name == TOPICS and _is_open(name, directory):

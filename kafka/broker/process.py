@@ -98,7 +98,7 @@ class BackgroundThread:
                 self._results.put((done, work(), None))
             except Exception as error:
                 self._results.put((done, None, error))
-            with contextlib.suppress(RuntimeError):  # the loop has ended: whoever ends it drains
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and its owner drains
                 self._loop.call_soon_threadsafe(self._take_results)
 
     def _take_results(self) -> None:
@@ -219,8 +219,8 @@ class ListenError(KafkaError):
 class BrokerOptions(NamedTuple):
     """How to run a broker. ``port`` 0: a free one, if possible the one that this directory's last broker had, so that
     clients find it again. ``settings``: Kafka's names. ``fsync``: always, interval or never. ``emulate``: the
-    release to play, a name of ``emulation.py``. ``lifeline_fd``: a pipe whose other end somebody holds who needs the
-    broker; the broker ends with it."""
+    release to play, a name of ``emulation.py``. ``lifeline_fd``: a pipe whose other end is held by the processes that
+    need the broker; the broker ends with it."""
 
     data_dir: str
     host: str = "127.0.0.1"
@@ -394,8 +394,8 @@ class RunningBroker:
         self._loop.stop()
 
     def _load_next(self, rest: Iterator[str]) -> None:
-        """Import, one at a time, the handlers that nobody has asked for: the start does without them, but the files
-        may be of another release by the time that somebody does."""
+        """Import, one at a time, the handlers that no request has needed: the start does without them, but the files
+        may be of another release by the time that one does."""
         try:
             is_done = next(rest, None) is None
         except OSError as error:  # no descriptor is left now
@@ -420,16 +420,16 @@ class RunningBroker:
         log.info("no connection for %g s: shutting down", self.options.exit_when_idle_s)
         try:
             with starter_lock(self.data_dir, 0) as held:
-                if not held:  # somebody is asking for this broker right now
+                if not held:  # a client is asking for this broker right now
                     self._idle_timer = self._loop.call_later(_IDLE_RETRY_S, self._end_if_idle)
                     return
                 self._loop.stop()
-                self._shut()  # under the lock: who asks next finds nothing and starts another
+                self._shut()  # under the lock: the next client finds nothing and starts another
         except OSError as error:
             if is_out_of_descriptors(error):
                 self._idle_timer = self._loop.call_later(_IDLE_RETRY_S, self._end_if_idle)
                 return
-            # The directory is gone, or not ours any more: nobody can ask for this broker.
+            # The directory is gone, or not ours any more: no client can ask for this broker.
             log.warning("cannot use the data directory %s: %s; shutting down", self.data_dir, error.strerror or error)
             self._loop.stop()
 

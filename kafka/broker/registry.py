@@ -126,7 +126,7 @@ HandlerFunction = Callable[[Any, RequestContext[Any]], Outcome]
 
 
 class Handler:
-    """One row: all versions that there are, of any release. Which of them a broker serves and tells is decided by the
+    """One row: all versions that there are, of any release. Which of them a broker serves and lists is decided by the
     release that it emulates (``emulation.py``). ``function`` is there at once, and imports its module when first
     called."""
 

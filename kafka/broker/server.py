@@ -49,7 +49,7 @@ FULL_QUIET_S = 60.0
 EXPENSIVE_S = 0.02
 EXPENSIVE_FOR_S = 1.0
 LARGE_BYTES = 64 << 10
-"""A connection whose request took longer than ``EXPENSIVE_S`` counts as expensive for ``EXPENSIVE_FOR_S``, and so does
+"""A connection whose request took longer than ``EXPENSIVE_S`` counts as expensive for ``EXPENSIVE_FOR_S``, as does
 one whose next request is larger than ``LARGE_BYTES``. Of all expensive connections the loop handles one request in a
 turn, so no other client waits for more than one such request, also when a client makes a new connection for each."""
 
@@ -276,8 +276,8 @@ class BrokerServer:
             self._idle_timer = self.loop.call_later(self.max_idle_s, self._end_idle)
 
     def _end_idle(self) -> None:
-        """End the connections that nobody has used for ``connections.max.idle.ms``: who has not said who it is keeps
-        none for ever, and nobody keeps one that is forgotten."""
+        """End the connections without a request for ``connections.max.idle.ms``: so clients keep none for ever, whether
+        they have authenticated or not."""
         self._idle_timer = None
         now = self.loop.time()
         while self._heard_from:

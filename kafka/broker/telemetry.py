@@ -229,7 +229,7 @@ class ClientTelemetry:
     ) -> None:
         self.max_bytes = max_bytes
         self.is_delta = True
-        """Whether totals are to be told as what was added; Kafka always wants that, and clients can do both."""
+        """Whether totals are to be sent as what was added; Kafka always wants that, and clients can do both."""
         self.pushes: OrderedDict[UUID, deque[TelemetryPush]] = OrderedDict()
         """By client, the last ``KEPT_PUSHES`` of each; ``MOST_KEPT_BYTES`` in all."""
         self._kept_bytes = 0
@@ -243,7 +243,7 @@ class ClientTelemetry:
         self.is_delta = is_delta
 
     def subscriptions_changed(self) -> None:
-        """Clients are to be told of other metrics from now on."""
+        """Clients are asked for other metrics from now on."""
         self._version += 1
 
     def subscribe(
@@ -260,7 +260,7 @@ class ClientTelemetry:
     def push(
         self, request: PushTelemetryRequest, client_id: str | None, connection: ConnectionContext, now: float
     ) -> None:
-        """A client pushes; any error that it is told."""
+        """A client pushes; raises the error of its response."""
         instance_id = request.client_instance_id
         if instance_id in RESERVED_IDS:
             raise InvalidRequestError(f"{instance_id} is no client instance id")

@@ -74,7 +74,7 @@ def check_topic_name(name: str) -> None:
 def check_new_topic(metadata: MetadataStore, name: str) -> None:
     """Raise InvalidTopicError (17) or TopicAlreadyExistsError (36) unless a topic of this name can be made.
 
-    Names that differ only in dots and underscores collide, because Kafka's metrics cannot tell them apart.
+    Names that differ only in dots and underscores collide, because Kafka's metrics cannot distinguish them.
     """
     check_topic_name(name)
     if metadata.topic(name) is not None:
@@ -112,7 +112,7 @@ def check_replicas(node_id: int, broker_ids: Sequence[int]) -> None:
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[int]]:
-    """Partitions as topic ids and numbers -> sorted numbers by topic, as assignments are told."""
+    """Partitions as topic ids and numbers -> sorted numbers by topic, as in the responses' assignments."""
     found: dict[UUID, list[int]] = {}
     for topic_id, number in partitions:
         found.setdefault(topic_id, []).append(number)

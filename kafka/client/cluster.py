@@ -630,7 +630,7 @@ def _partition(topic: str, entry: MetadataResponse.MetadataResponsePartition) ->
 
 
 def _with_newer_epoch(known: PartitionMetadata | None, told: PartitionMetadata) -> PartitionMetadata:
-    """A broker that hears of the election later than the former leader answers with a lower epoch: the known leader
+    """A broker that learns of the election later than the former leader answers with a lower epoch: the known leader
     stays (KIP-320, KIP-951)."""
     if known is not None and 0 <= told.leader_epoch < known.leader_epoch:
         return known

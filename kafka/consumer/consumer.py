@@ -1238,8 +1238,8 @@ class KafkaConsumer(HasTelemetry):
         return value
 
     def _wait_in_turn(self, future: Future[T], timeout_s: float, what: str) -> T:
-        """The future's result, for a call that has its turn: close() ends the wait with IllegalStateError, and whoever
-        closes need not wait for it. KafkaTimeoutError after ``timeout_s``."""
+        """The future's result, for a call that has its turn: close() ends the wait with IllegalStateError, and need
+        not wait for it. KafkaTimeoutError after ``timeout_s``."""
         self._host.check_may_block()
         news, clock = self._wakeup, self._host.loop.time
         give_up_at = clock() + timeout_s

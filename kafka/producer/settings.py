@@ -1,7 +1,7 @@
 """A producer's settings, looked at together: which exclude one another, and which codec and level they ask for.
 
 What one setting alone may be is its row in ``kafka/config.py``; here is what two of them cannot be together. Something
-that the user asked for explicitly is never given up in silence: then it is an error that names both. A default gives
+that the user asked for explicitly is never given up silently: then it is an error that names both. A default gives
 way. To add a combination: a row in the table, and a line in its test.
 """
 

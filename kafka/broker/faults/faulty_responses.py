@@ -185,7 +185,7 @@ _INTEGERS: Final = ("int16", "int32", "int64")
 _KEYS: Final = (
     *NAME_FIELDS, *PARTITION_FIELDS, ID_FIELD, "key", "group_id", "transactional_id", "resource_type", "resource_name",
 )  # fmt: skip
-"""What tells one entry of a list from another."""
+"""What distinguishes one entry of a list from another."""
 
 
 class Selection(NamedTuple):

@@ -2,7 +2,7 @@
 
 ``range``: each topic's partitions in runs, in the order of the members' ids (static members first, by instance id), so
 that members have the same numbers of topics with as many partitions. ``uniform``: as even as can be over all topics,
-and who has partitions keeps as many as are its due.
+and members keep as many of their partitions as are their due.
 
 Where the numbers do not divide evenly, some members get one more, and in Apache Kafka the order of Java's hash tables
 says who and of which topic. That order is easily had (:func:`java_order`), so ``uniform`` gives the same assignments

@@ -86,8 +86,9 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class ClassicJoinRequest(NamedTuple):
-    """A JoinGroup request. ``needs_known_id``: a member without an id is sent one and told to come again (version 4);
-    ``may_skip_assignment``: its leader understands that there is nothing to assign (version 9, KIP-814)."""
+    """A JoinGroup request. ``needs_known_id``: a member without an id gets one, with which it has to join again
+    (version 4); ``may_skip_assignment``: its leader understands that there is nothing to assign (version 9,
+    KIP-814)."""
 
     member_id: str
     instance_id: str | None
@@ -624,7 +625,7 @@ class ClassicGroup(ClassicRoster):
             else:
                 self._replace_static(request, old, member_id, callback, now)
         # The id alone creates the group: it is listed as Empty, can be deleted, and its name is taken. An id that
-        # nobody joins with holds up every rebalance for its session timeout (seen on 4.3.0).
+        # no client joins with holds up every rebalance for its session timeout (seen on 4.3.0).
         elif request.needs_known_id:
             self.pending.add(member_id)
             self._timers.set(GroupTimeout.SESSION, member_id, now + request.session_timeout_ms / 1000)

@@ -49,7 +49,7 @@ class ConsumerMemberState(IntEnum):
     STABLE = 0
     """It has what its epoch's target says."""
     UNREVOKED_PARTITIONS = 1
-    """It was told to let partitions go, and has not said yet that it did."""
+    """It has to revoke partitions, and has not confirmed that yet."""
     UNRELEASED_PARTITIONS = 2
     """It waits for partitions that other members have not released."""
     UNKNOWN = 127

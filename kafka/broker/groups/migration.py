@@ -8,9 +8,9 @@
 An empty group changes with the first member of the other type, whatever the policy. The functions here are pure: they
 compute what the new group holds; the coordinator writes it.
 
-While a consumer group has members that speak the classic protocol, an epoch is a generation to them, and they are told
-to join again (REBALANCE_IN_PROGRESS) where a consumer member would get its next assignment in a heartbeat. Such a
-member joins at once, without waiting for others, never leads, and fetches its reconciled assignment with SyncGroup; its
+While a consumer group has members that speak the classic protocol, an epoch is a generation to them, and they have to
+join again (REBALANCE_IN_PROGRESS) where a consumer member would get its next assignment in a heartbeat. Such a member
+joins at once, without waiting for others, never leads, and fetches its reconciled assignment with SyncGroup; its
 subscription names the partitions that it owns. The classic members alone decide which protocols are supported.
 """
 

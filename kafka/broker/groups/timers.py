@@ -80,7 +80,7 @@ class GroupTimeout(Enum):
     REVOKE = "revoke"
     """A consumer member did not revoke its partitions."""
     MEMBER_JOIN = "member join"
-    """A classic member of a consumer group did not join again when it was told to."""
+    """A classic member of a consumer group did not join again when it should."""
     MEMBER_SYNC = "member sync"
     """A classic member of a consumer group did not fetch its assignment."""
 

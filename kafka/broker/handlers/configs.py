@@ -126,7 +126,7 @@ def describe_configs(broker: Broker, call: RequestContext[DescribeConfigsRequest
             if odd:  # nothing of such a request is answered
                 raise InvalidRequestError(f"Unexpected resource type {odd[0]}")
             rows = _describe(broker, resource, request.include_synonyms, row_of)
-            if call.version == 0:  # it tells no sources
+            if call.version == 0:  # it has no sources
                 for row in rows:
                     row.is_default = row.config_source == FROM_DEFAULT
                 if resource.resource_type == TOPIC and _is_before_sources(broker):

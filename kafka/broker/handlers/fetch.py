@@ -43,7 +43,7 @@ _FENCED: Final = error_code(FencedLeaderEpochError)
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 LEADERS_SINCE: Final = 16
-"""The first version that tells who leads (KIP-951)."""
+"""The first version with leader hints (KIP-951)."""
 
 _PartitionData = FetchResponse.PartitionData
 
@@ -187,7 +187,7 @@ class _Fetch:
         return {one.topic_id for one in self._topics.values() if metadata.topic_by_id(one.topic_id) is None}
 
     def _read_all(self) -> tuple[list[Row], bool]:
-        """What each partition gives, and whether something is among it that has to be told at once. In a session,
+        """What each partition gives, and whether something is among it that has to be sent at once. In a session,
         partitions without news are left out; of what had nothing last time and has not moved, nothing is read."""
         left = min(self._max_bytes, max(0, self._broker.response_room())) if self._max_bytes >= 0 else self._max_bytes
         read_bytes = 0

@@ -510,7 +510,7 @@ def heartbeat_response(
     interval_ms: int,
     assigned: Collection[tuple[UUID, int]] | None,
 ) -> _Response:
-    """The answer to a member. ``assigned``: its partitions, or None when it is not told them again."""
+    """The answer to a member. ``assigned``: its partitions, or None when they are not sent again."""
     assignment = None
     if assigned is not None:
         assignment = kind.Assignment(

@@ -1,10 +1,10 @@
 """GetTelemetrySubscriptions and PushTelemetry (KIP-714), of a broker that was asked for them: ``--telemetry``.
 
-Otherwise they are neither told nor served, as by an Apache Kafka without a plug-in that takes metrics. What is pushed
+Otherwise they are neither listed nor served, as by an Apache Kafka without a plug-in that takes metrics. What is pushed
 is kept for tests to look at, the last 100 pushes of each client. A push that cannot be decompressed gets INVALID_RECORD
 (87), as from a plug-in that fails.
 
-Different from Apache Kafka 4.3.0 with a plug-in: the metrics are not told in a random order.
+Different from Apache Kafka 4.3.0 with a plug-in: the metrics are not in a random order.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     leader_epochs.py    which leader epoch began where
     cleaner.py          compaction
     maintenance.py      when retention and compaction run
-    flushing.py         when bytes go to the disk, and who waits for it
+    flushing.py         when bytes go to the disk, and which callers wait
     files.py            open files, whole writes, atomic replacement, deletion
 
 Knows no requests and no connections. Not thread-safe: the broker's loop owns it.

@@ -16,7 +16,7 @@ What is removed from a batch, as in Kafka:
     a batch without records, except for the last one of each known producer: its header stays
 
 Offsets never change. A batch whose codec is not installed or that inflates above the bound, and a segment with bad
-bytes, stay as they are, and so do the tombstones and markers behind them: the cleaner does not know the keys of the
+bytes, stay as they are, as do the tombstones and markers behind them: the cleaner does not know the keys of the
 unreadable records. A wrong CRC ends the compaction of that log, because a rebuilt batch would get a correct one.
 """
 

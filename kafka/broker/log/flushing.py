@@ -1,4 +1,4 @@
-"""When appended bytes go to the disk, and who waits for it: the flush policy, flush jobs, their waiters.
+"""When appended bytes go to the disk, and which callers wait: the flush policy, flush jobs, their waiters.
 
     written to   -> dirty -> (FlushPolicy: due) -> one job at a time, in slices of a few files -> end_flush of each
     owner a response that must wait for the disk -> waits for the next job that begins

@@ -332,7 +332,8 @@ class PartitionLog:
 
     def aborted_transactions(self, first: int, last: int) -> list[tuple[int, int]]:
         """Producer and first offset of each aborted transaction with records from ``first`` to ``last`` (inclusive),
-        in the order of their markers: what Fetch tells readers of committed records to leave out."""
+        in the order of their markers: the aborted transactions of Fetch, which readers of committed records leave
+        out."""
         return [(row.producer_id, row.first_offset) for row in self.producers.aborted_between(first, last)]
 
     def has_aborted(self, first: int, last: int) -> bool:
@@ -352,7 +353,7 @@ class PartitionLog:
     # -- append ------------------------------------------------------------------------------------------------------
 
     def check(self, batch: Buffer) -> BatchHeader:
-        """The header of a batch that a producer sent, if this log can take it as far as the header tells.
+        """The header of a batch that a producer sent, if this log can take it as far as the header shows.
 
         Errors: MessageSizeTooLargeError (10), CorruptRecordError (2), InvalidRecordError (87), KafkaStorageError (56).
         """
