@@ -121,14 +121,14 @@ class Future(Generic[T]):
         state = "pending" if not self.is_done else f"failed {self.exception!r}" if self.exception else "done"
         return f"<{type(self).__name__} {state}>"
 
-    def _add(self, wanted: bool | None, callback: Callable[..., Any]) -> None:
+    def _add(self, on_success: bool | None, callback: Callable[..., Any]) -> None:
         with _completion:
             if not self.is_done:
                 if self._callbacks is None:
                     self._callbacks = []
-                self._callbacks.append((wanted, callback))
+                self._callbacks.append((on_success, callback))
                 return
-        self._run([(wanted, callback)])
+        self._run([(on_success, callback)])
 
     def _complete(self, value: T | None, error: BaseException | None) -> None:
         with _completion:
@@ -144,8 +144,8 @@ class Future(Generic[T]):
     def _run(self, callbacks: list[tuple[bool | None, Callable[..., Any]]]) -> None:
         ok = self.exception is None
         outcome: Any = self.value if ok else self.exception
-        for wanted, callback in callbacks:
-            if wanted is None or wanted is ok:
+        for on_success, callback in callbacks:
+            if on_success is None or on_success is ok:
                 try:
                     callback(outcome)
                 except Exception:

@@ -54,22 +54,22 @@ class LimitedLog:
         if not self._log.isEnabledFor(level):
             return
         now = self._clock()
-        found = self._kinds.get(kind)
-        if found is None:
+        state = self._kinds.get(kind)
+        if state is None:
             if len(self._kinds) >= MOST_KINDS:
                 kind = None
-            found = self._kinds.setdefault(kind, _Kind(now))
-        if now - found.begun_at >= self._every_s:
-            found.begun_at = now
-            found.written = 0
-        if found.written >= self._most:
-            found.left_out += 1
-            found.last = level, text, args
+            state = self._kinds.setdefault(kind, _Kind(now))
+        if now - state.begun_at >= self._every_s:
+            state.begun_at = now
+            state.written = 0
+        if state.written >= self._most:
+            state.left_out += 1
+            state.last = level, text, args
             return
-        found.written += 1
-        if found.left_out:
-            text, args = f"{text} (%d more lines like this one were left out before it)", (*args, found.left_out)
-            found.left_out = 0
+        state.written += 1
+        if state.left_out:
+            text, args = f"{text} (%d more lines like this one were left out before it)", (*args, state.left_out)
+            state.left_out = 0
         self._log.log(level, text, *args)
 
     def warning(self, kind: Hashable, text: str, *args: object) -> None:
@@ -78,9 +78,9 @@ class LimitedLog:
 
     def flush(self) -> None:
         """Log how many lines were left out since the last one that was written."""
-        for found in self._kinds.values():
-            if found.left_out and found.last is not None:
-                level, text, args = found.last
-                self._log.log(level, f"suppressed %d similar lines, the last was: {text}", found.left_out, *args)
-            found.left_out = 0
-            found.last = None
+        for state in self._kinds.values():
+            if state.left_out and state.last is not None:
+                level, text, args = state.last
+                self._log.log(level, f"suppressed %d similar lines, the last was: {text}", state.left_out, *args)
+            state.left_out = 0
+            state.last = None

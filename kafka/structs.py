@@ -13,21 +13,21 @@ class EnumHelper:
 
     @classmethod
     def build_from(cls: type[E], val: Any) -> E:
-        """The member that is given by itself, its value, or its name in any case ("read-committed"); ValueError."""
+        """The member for a member, its value, or its name in any case ("read-committed"); ValueError."""
         kinds: Any = cls
         name = val.strip().upper().replace("-", "_") if isinstance(val, str) else None
         for member in kinds:
             if name == member.name or (val == member.value and not isinstance(val, bool)):
-                found: E = member
-                return found
+                result: E = member
+                return result
         known = ", ".join(member.name.lower() for member in kinds)
         raise ValueError(f"{cls.__name__} {val!r}: one of {known}")
 
     @classmethod
     def value_for(cls, val: Any) -> Any:
         """The value of that member."""
-        found: Any = cls.build_from(val)
-        return found.value
+        member: Any = cls.build_from(val)
+        return member.value
 
 
 class TopicPartition(NamedTuple):
@@ -47,7 +47,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An answer of a look-up by time: ``timestamp`` in ms since the epoch."""
+    """The result of a look-up by time: ``timestamp`` in ms since the epoch."""
 
     offset: int
     timestamp: int
@@ -61,11 +61,11 @@ class IsolationLevel(EnumHelper, IntEnum):
     READ_COMMITTED = 1
 
     @classmethod
-    def of(cls, given: Any) -> IsolationLevel:
+    def of(cls, value: Any) -> IsolationLevel:
         """The level that is meant by a member, its number, or its name in any case ("read-committed"); ValueError for
         what is none."""
         try:
-            return cls.build_from(given)
+            return cls.build_from(value)
         except ValueError:
             raise ValueError("one of 'read_uncommitted', 'read_committed'") from None
 
@@ -120,7 +120,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class MemberInformation(NamedTuple):
-    """A member of a group as kafka-python 2 describes it: what it said, and what it is to read."""
+    """A member of a group as kafka-python 2 describes it: its metadata and its assignment."""
 
     member_id: str
     client_id: str

@@ -466,15 +466,15 @@ def topic_names(topics: Any) -> list[str]:
     return list(dict.fromkeys(topic_name(topic) for topic in topics))
 
 
-def max_records(given: Any, default: int) -> int:
+def max_records(value: Any, default: int) -> int:
     """The most records that a call returns; None is the default. TypeError or IllegalArgumentError."""
-    if given is None:
+    if value is None:
         return default
-    if not is_integer(given):
-        raise TypeError(f"max_records: a whole number is needed, not {given!r}")
-    if given < 1:
-        raise IllegalArgumentError(f"max_records: at least 1, not {given}")
-    return given
+    if not is_integer(value):
+        raise TypeError(f"max_records: a whole number is needed, not {value!r}")
+    if value < 1:
+        raise IllegalArgumentError(f"max_records: at least 1, not {value}")
+    return value
 
 
 def timeout_s(timeout_ms: Any, default_s: float) -> float:
@@ -490,48 +490,48 @@ _MAX_DURATION_MS: Final = 2**62
 """Above every real duration."""
 
 
-def mapping_of(given: Mapping[K, T], what: str, form: str) -> dict[K, T]:
+def mapping_of(value: Mapping[K, T], what: str, form: str) -> dict[K, T]:
     """A copy of a mapping; IllegalArgumentError for anything else. ``what`` names the argument, ``form`` what is
     expected."""
-    if not isinstance(given, Mapping):
-        raise IllegalArgumentError(f"{what}={given!r}: {form}")
-    return dict(given)
+    if not isinstance(value, Mapping):
+        raise IllegalArgumentError(f"{what}={value!r}: {form}")
+    return dict(value)
 
 
-def list_of(given: Iterable[T], what: str, form: str) -> list[T]:
+def list_of(value: Iterable[T], what: str, form: str) -> list[T]:
     """A copy of an iterable; IllegalArgumentError for one text, or what cannot be iterated."""
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise IllegalArgumentError(f"{what}={given!r}: {form}")
-    return list(given)
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise IllegalArgumentError(f"{what}={value!r}: {form}")
+    return list(value)
 
 
-def numbers_of(given: Iterable[int], what: str, form: str) -> list[int]:
+def numbers_of(value: Iterable[int], what: str, form: str) -> list[int]:
     """A copy of an iterable of whole numbers; IllegalArgumentError for anything else."""
-    numbers = list_of(given, what, form)
+    numbers = list_of(value, what, form)
     if not all(map(is_integer, numbers)):
-        raise IllegalArgumentError(f"{what}={given!r}: {form}")
+        raise IllegalArgumentError(f"{what}={value!r}: {form}")
     return numbers
 
 
-def partition_of(given: TopicPartition | tuple[str, int], what: str) -> TopicPartition:
+def partition_of(value: TopicPartition | tuple[str, int], what: str) -> TopicPartition:
     """A pair of a topic's name and a number, as TopicPartition; IllegalArgumentError for anything else."""
-    if isinstance(given, (tuple, list)) and len(given) == 2:
-        topic, number = given
+    if isinstance(value, (tuple, list)) and len(value) == 2:
+        topic, number = value
         if isinstance(topic, str) and is_integer(number):
             return TopicPartition(topic, number)
-    raise IllegalArgumentError(f"{what}: {given!r}: a TopicPartition is needed")
+    raise IllegalArgumentError(f"{what}: {value!r}: a TopicPartition is needed")
 
 
-def node_ids(given: Iterable[int] | None) -> list[int] | None:
+def node_ids(value: Iterable[int] | None) -> list[int] | None:
     """The ids in ``broker_ids``; None means all brokers."""
-    return None if given is None else numbers_of(given, "broker_ids", "a list of node ids is needed")
+    return None if value is None else numbers_of(value, "broker_ids", "a list of node ids is needed")
 
 
-def milliseconds(what: str, given: float) -> float:
+def milliseconds(what: str, value: float) -> float:
     """A duration in ms, as a number; IllegalArgumentError for anything else."""
-    if not is_number(given) or not -_MAX_DURATION_MS <= given <= _MAX_DURATION_MS:
-        raise IllegalArgumentError(f"{what}={given!r}: a number of milliseconds is needed")
-    return given
+    if not is_number(value) or not -_MAX_DURATION_MS <= value <= _MAX_DURATION_MS:
+        raise IllegalArgumentError(f"{what}={value!r}: a number of milliseconds is needed")
+    return value
 
 
 # -- deserializers -----------------------------------------------------------------------------------------------------
@@ -540,15 +540,15 @@ Deserialize = Callable[[str, Any, Any], Any]
 """``(topic, headers, bytes or None) -> value``."""
 
 
-def deserializer_for(given: Any) -> Deserialize | None:
-    """``given`` is a function of the bytes, an object with ``deserialize(topic, headers, data)`` (kafka-python 3) or
+def deserializer_for(value: Any) -> Deserialize | None:
+    """``value`` is a function of the bytes, an object with ``deserialize(topic, headers, data)`` (kafka-python 3) or
     one with ``deserialize(topic, data)`` (kafka-python 2); None leaves the bytes alone. It is called with None for
     a missing key or value, too."""
-    if given is None:
+    if value is None:
         return None
-    method = getattr(given, "deserialize", None)
+    method = getattr(value, "deserialize", None)
     if method is None:
-        return lambda _topic, _headers, data: given(data)
+        return lambda _topic, _headers, data: value(data)
     code = getattr(getattr(method, "__func__", method), "__code__", None)
     if code is not None and code.co_argcount - (1 if hasattr(method, "__self__") else 0) == 2:
         return lambda topic, _headers, data: method(topic, data)

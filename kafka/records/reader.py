@@ -470,43 +470,42 @@ def far_timestamp(base: i64, delta: i64, pos: i64) -> i64:
     return base + delta
 
 
-def headers_of(given: bytes | Headers | None) -> Headers:
-    """A record's headers from what a sink was given (bytes that are known to be well-formed, or None), or from what
-    this made of it before.
+def headers_of(encoded: bytes | Headers | None) -> Headers:
+    """A record's headers, decoded from the bytes that a sink receives (or None), or a list that was decoded before.
 
     A name that is no UTF-8 is read with replacement characters, as Java's client does: no broker checks names, and an
     error would make the whole partition unreadable because of one odd producer. CorruptRecordError for headers that
     are malformed and were not checked before.
     """
-    if given is None:
+    if encoded is None:
         return []
-    if not isinstance(given, bytes):
-        return given
+    if not isinstance(encoded, bytes):
+        return encoded
     headers: Headers = []
     try:
-        end = walk_headers(given, headers)
+        end = walk_headers(encoded, headers)
     except IndexError:
         raise CorruptRecordError("headers that run over the end of their record") from None
-    if end != len(given):
-        raise CorruptRecordError(f"{len(given) - end} bytes after the last header of a record")
+    if end != len(encoded):
+        raise CorruptRecordError(f"{len(encoded) - end} bytes after the last header of a record")
     return headers
 
 
-def count_headers(given: bytes | Headers | None) -> int:
+def count_headers(encoded: bytes | Headers | None) -> int:
     """How many headers :func:`headers_of` would make of that, without making them. Errors: as there."""
-    if given is None:
+    if encoded is None:
         return 0
-    if not isinstance(given, bytes):
-        return len(given)
+    if not isinstance(encoded, bytes):
+        return len(encoded)
     try:
-        byte: i64 = given[0]
-        return byte >> 1 if byte < 0x80 and not byte & 1 else decode_varint(given, 0, MAX_VARINT_BYTES)[0]
+        byte: i64 = encoded[0]
+        return byte >> 1 if byte < 0x80 and not byte & 1 else decode_varint(encoded, 0, MAX_VARINT_BYTES)[0]
     except IndexError:
         raise CorruptRecordError("headers that run over the end of their record") from None
 
 
-def walk_headers(data: bytes, found: Headers | None) -> i64:
-    """Where the headers end that ``data`` begins with; they are added to ``found``."""
+def walk_headers(data: bytes, headers: Headers | None) -> i64:
+    """The end of the headers at the start of ``data``; they are appended to ``headers`` unless that is None."""
     byte: i64
     length: i64
     name_at: i64
@@ -539,9 +538,9 @@ def walk_headers(data: bytes, found: Headers | None) -> i64:
             length, pos = decode_varint(data, pos, MAX_VARINT_BYTES)
         if length < -1 or length > end - pos:
             raise CorruptRecordError(f"a header's value of {length} bytes, {end - pos} before its record's end")
-        if found is not None:
+        if headers is not None:
             name = str(data[name_at:name_end], "utf-8", "replace")
-            found.append((name, None if length < 0 else data[pos : pos + length]))
+            headers.append((name, None if length < 0 else data[pos : pos + length]))
         if length > 0:
             pos += length
     return pos
