@@ -130,7 +130,7 @@ def recoveries_rows() -> Rows:
     from kafka.core.produce.errors import PRODUCE_ERROR_HANDLING
 
     yield ("error", "code", "what becomes of the batch")
-    for error, found in PRODUCE_ERROR_HANDLING.items():
+    for error, found in PRODUCE_ERROR_HANDLING.rows.items():
         note = f". {found.note[:1].upper()}{found.note[1:]}" if found.note else ""
         yield f"``{error.__name__}``", str(error.errno), _escaped(found.action.value + note)  # type: ignore[attr-defined]
 
@@ -140,7 +140,7 @@ def identity_recoveries_rows() -> Rows:
     from kafka.core.produce.errors import PRODUCER_ID_ERROR_ACTIONS
 
     yield ("error", "code", "what becomes of the producer's id")
-    for error, action in PRODUCER_ID_ERROR_ACTIONS.items():
+    for error, action in PRODUCER_ID_ERROR_ACTIONS.rows.items():
         yield f"``{error.__name__}``", str(error.errno), _escaped(action.value)  # type: ignore[attr-defined]
 
 
@@ -195,14 +195,13 @@ def offset_errors_rows() -> Rows:
         COMMIT_ERROR_ACTIONS,
         OFFSET_FETCH_ERROR_ACTIONS,
         REPLACED_ERRORS,
-        offset_error_action,
     )
 
     tables = {"OffsetCommit": COMMIT_ERROR_ACTIONS, "OffsetFetch": OFFSET_FETCH_ERROR_ACTIONS}
     yield ("error", "code", *tables, "raised as")
-    named = {error for table in tables.values() for error in table}
+    named = {error for table in tables.values() for error in table.rows}
     for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
-        actions = (offset_error_action(error("x"), table) for table in tables.values())
+        actions = (table.action_for(error("x")) for table in tables.values())
         raised = REPLACED_ERRORS.get(error, error)
         yield (
             f"``{error.__name__}``", str(error.errno),  # type: ignore[attr-defined]

@@ -61,17 +61,25 @@ class RetryAction(Enum):
 class ErrorTable(Generic[A]):
     """What to do about an error: Kafka error class -> action (a member of the table's enum, or a record).
 
-    The row of the error's nearest base class counts. An error in no row goes by what its class says of itself: one with
-    ``invalid_metadata`` gets ``refresh``, one that is ``retriable`` gets ``retry``, any other (also one that is not
-    Kafka's) gets ``otherwise``. A table without ``refresh`` takes ``retry`` there, one without ``retry`` takes
+    The row of the error's nearest base class counts; with ``exact`` only a row of its own class, so that a code that
+    this package does not know is not taken for its base. An error in no row goes by what its class says of itself: one
+    with ``invalid_metadata`` gets ``refresh``, one that is ``retriable`` gets ``retry``, any other (also one that is
+    not Kafka's) gets ``otherwise``. A table without ``refresh`` takes ``retry`` there, one without ``retry`` takes
     ``otherwise``. A new error code is one more row.
     """
 
-    __slots__ = ("otherwise", "refresh", "retry", "rows")
+    __slots__ = ("exact", "otherwise", "refresh", "retry", "rows")
 
     def __init__(
-        self, rows: Mapping[type[BaseException], A], *, otherwise: A, retry: A | None = None, refresh: A | None = None
+        self,
+        rows: Mapping[type[BaseException], A],
+        *,
+        otherwise: A,
+        retry: A | None = None,
+        refresh: A | None = None,
+        exact: bool = False,
     ) -> None:
+        self.exact = exact
         self.rows: Mapping[type[BaseException], A] = dict(rows)
         self.otherwise = otherwise
         self.retry = otherwise if retry is None else retry
@@ -79,7 +87,7 @@ class ErrorTable(Generic[A]):
 
     def action_for(self, error: BaseException) -> A:
         """What to do about ``error``."""
-        for cls in type(error).__mro__:
+        for cls in type(error).__mro__[:1] if self.exact else type(error).__mro__:
             action = self.rows.get(cls)
             if action is not None:
                 return action
@@ -89,7 +97,9 @@ class ErrorTable(Generic[A]):
 
     def extended(self, rows: Mapping[type[BaseException], A]) -> ErrorTable[A]:
         """A table with these rows added, or in place of its own; the same defaults."""
-        return ErrorTable({**self.rows, **rows}, otherwise=self.otherwise, retry=self.retry, refresh=self.refresh)
+        return ErrorTable(
+            {**self.rows, **rows}, otherwise=self.otherwise, retry=self.retry, refresh=self.refresh, exact=self.exact
+        )
 
 
 RETRY_ACTIONS: Final = ErrorTable(

@@ -53,12 +53,17 @@ def topic(broker: EmbeddedBroker) -> str:
 def with_action(*actions: ProduceErrorAction) -> list[Any]:
     # type: ignore[attr-defined]
     return [
-        pytest.param(row, id=f"{row.errno}") for row, found in PRODUCE_ERROR_HANDLING.items() if found.action in actions
+        pytest.param(row, id=f"{row.errno}")
+        for row, found in PRODUCE_ERROR_HANDLING.rows.items()
+        if found.action in actions
     ]
 
 
 def with_producer_id_action(action: ProducerIdErrorAction) -> list[Any]:
-    return [pytest.param(row, id=f"{row.errno}") for row, found in PRODUCER_ID_ERROR_ACTIONS.items() if found is action]  # type: ignore[attr-defined]
+    # type: ignore[attr-defined]
+    return [
+        pytest.param(row, id=f"{row.errno}") for row, found in PRODUCER_ID_ERROR_ACTIONS.rows.items() if found is action
+    ]
 
 
 def send(producer: KafkaProducer, topic: str, *values: int) -> list[FutureRecordMetadata]:
@@ -136,7 +141,7 @@ def test_answered_once_or_several_times_nothing_is_lost_doubled_or_moved(
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize(
     "error",
-    [row for row in with_action(ProduceErrorAction.RETRY) if PRODUCE_ERROR_HANDLING[row.values[0]].leaves_doubt],
+    [row for row in with_action(ProduceErrorAction.RETRY) if PRODUCE_ERROR_HANDLING.rows[row.values[0]].leaves_doubt],
 )
 def test_answered_although_it_is_in_the_log_it_is_there_once(
     broker: EmbeddedBroker, topic: str, error: Code, times: int

@@ -49,8 +49,8 @@ from kafka.core.consume.positions import (
     PositionChanges,
 )
 from kafka.core.consume.session import FetchLimits, NodeFetcher, SendFetch, SessionPartition
+from kafka.core.retry import ErrorTable
 from kafka.errors import (
-    BrokerResponseError,
     CorruptRecordError,
     FencedLeaderEpochError,
     FetchSessionTopicIdError,
@@ -114,32 +114,28 @@ class FetchErrorAction(Enum):
     RAISE = "the reader has to know"
 
 
-FETCH_ERROR_ACTIONS: Final[Mapping[type[BrokerResponseError], FetchErrorAction]] = {
-    OffsetOutOfRangeError: FetchErrorAction.RESET,
-    NotLeaderForPartitionError: FetchErrorAction.MOVED,
-    ReplicaNotAvailableError: FetchErrorAction.MOVED,
-    KafkaStorageError: FetchErrorAction.MOVED,
-    FencedLeaderEpochError: FetchErrorAction.MOVED,
-    OffsetNotAvailableError: FetchErrorAction.MOVED,
-    UnknownTopicOrPartitionError: FetchErrorAction.MOVED,
-    UnknownTopicIdError: FetchErrorAction.MOVED,
-    InconsistentTopicIdError: FetchErrorAction.MOVED,
-    # the broker is behind: it learns of the election later than we did
-    UnknownLeaderEpochError: FetchErrorAction.RETRY,
-    UnknownError: FetchErrorAction.RETRY,
-    # what lies there on the broker's disk: no other attempt makes it better
-    CorruptRecordError: FetchErrorAction.RAISE,
-}
-
-
-def fetch_error_action(error: BrokerResponseError) -> FetchErrorAction:
-    """The row of the error's class, or what the error says of itself."""
-    found = FETCH_ERROR_ACTIONS.get(type(error))
-    if found is not None:
-        return found
-    if error.invalid_metadata:
-        return FetchErrorAction.MOVED
-    return FetchErrorAction.RETRY if error.retriable else FetchErrorAction.RAISE
+FETCH_ERROR_ACTIONS: Final = ErrorTable(
+    {
+        OffsetOutOfRangeError: FetchErrorAction.RESET,
+        NotLeaderForPartitionError: FetchErrorAction.MOVED,
+        ReplicaNotAvailableError: FetchErrorAction.MOVED,
+        KafkaStorageError: FetchErrorAction.MOVED,
+        FencedLeaderEpochError: FetchErrorAction.MOVED,
+        OffsetNotAvailableError: FetchErrorAction.MOVED,
+        UnknownTopicOrPartitionError: FetchErrorAction.MOVED,
+        UnknownTopicIdError: FetchErrorAction.MOVED,
+        InconsistentTopicIdError: FetchErrorAction.MOVED,
+        # the broker is behind: it learns of the election later than we did
+        UnknownLeaderEpochError: FetchErrorAction.RETRY,
+        UnknownError: FetchErrorAction.RETRY,
+        # what lies there on the broker's disk: no other attempt makes it better
+        CorruptRecordError: FetchErrorAction.RAISE,
+    },
+    refresh=FetchErrorAction.MOVED,
+    retry=FetchErrorAction.RETRY,
+    otherwise=FetchErrorAction.RAISE,
+    exact=True,
+)
 
 
 log = logging.getLogger(__name__)
@@ -503,7 +499,7 @@ class Fetcher:
     def _refused(self, node: int, listing: SessionPartition, code: int, now: float) -> bool:
         position = listing.position
         error = for_code(code)(f"{_name(position)} at offset {listing.offset}")
-        action = fetch_error_action(error)
+        action = FETCH_ERROR_ACTIONS.action_for(error)
         if action is FetchErrorAction.RESET:
             if position.read_replica is not None:  # it may lag behind the leader, which knows
                 position.leave_replica()

@@ -23,7 +23,7 @@ from uuid import UUID
 
 from kafka.core.dialogue import ByVersion, Dialogue, Forget, RefreshMetadata, Sleep, now, send, within
 from kafka.core.partitions import by_topic
-from kafka.core.retry import Backoff, RetryAction, classify
+from kafka.core.retry import Backoff, ErrorTable, RetryAction, classify
 from kafka.core.routing import Coordinator
 from kafka.errors import (
     Cancelled,
@@ -217,26 +217,32 @@ _RETRYING_ACTIONS: Final = frozenset(
 )
 
 
-COMMIT_ERROR_ACTIONS: Final[Mapping[type[KafkaError], OffsetErrorAction]] = {
-    CoordinatorLoadInProgressError: OffsetErrorAction.RETRY,
-    CoordinatorNotAvailableError: OffsetErrorAction.FIND,
-    NotCoordinatorError: OffsetErrorAction.FIND,
-    RequestTimedOutError: OffsetErrorAction.FIND,
-    UnknownTopicOrPartitionError: OffsetErrorAction.BRIEFLY,
-    UnknownTopicIdError: OffsetErrorAction.BRIEFLY,
-    StaleMemberEpochError: OffsetErrorAction.EPOCH,
-    UnknownMemberIdError: OffsetErrorAction.FENCED,
-    IllegalGenerationError: OffsetErrorAction.FENCED,
-    RebalanceInProgressError: OffsetErrorAction.FENCED,
-    FencedInstanceIdError: OffsetErrorAction.FENCED,
-    FencedMemberEpochError: OffsetErrorAction.FENCED,
-}
+COMMIT_ERROR_ACTIONS: Final = ErrorTable(
+    {
+        CoordinatorLoadInProgressError: OffsetErrorAction.RETRY,
+        CoordinatorNotAvailableError: OffsetErrorAction.FIND,
+        NotCoordinatorError: OffsetErrorAction.FIND,
+        RequestTimedOutError: OffsetErrorAction.FIND,
+        UnknownTopicOrPartitionError: OffsetErrorAction.BRIEFLY,
+        UnknownTopicIdError: OffsetErrorAction.BRIEFLY,
+        StaleMemberEpochError: OffsetErrorAction.EPOCH,
+        UnknownMemberIdError: OffsetErrorAction.FENCED,
+        IllegalGenerationError: OffsetErrorAction.FENCED,
+        RebalanceInProgressError: OffsetErrorAction.FENCED,
+        FencedInstanceIdError: OffsetErrorAction.FENCED,
+        FencedMemberEpochError: OffsetErrorAction.FENCED,
+    },
+    retry=OffsetErrorAction.RETRY,
+    otherwise=OffsetErrorAction.FAIL,
+    exact=True,
+)
 
-OFFSET_FETCH_ERROR_ACTIONS: Final[Mapping[type[KafkaError], OffsetErrorAction]] = {
-    **COMMIT_ERROR_ACTIONS,
-    UnknownTopicOrPartitionError: OffsetErrorAction.NOTHING,
-    UnstableOffsetCommitError: OffsetErrorAction.RETRY,
-}
+OFFSET_FETCH_ERROR_ACTIONS: Final = COMMIT_ERROR_ACTIONS.extended(
+    {
+        UnknownTopicOrPartitionError: OffsetErrorAction.NOTHING,
+        UnstableOffsetCommitError: OffsetErrorAction.RETRY,
+    }
+)
 
 REPLACED_ERRORS: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
     UnknownMemberIdError: CommitFailedError,
@@ -257,14 +263,6 @@ _ERROR_ADVICE: Final[Mapping[type[KafkaError], str]] = {
         "assigned"
     ),
 }
-
-
-def offset_error_action(error: KafkaError, table: Mapping[type[KafkaError], OffsetErrorAction]) -> OffsetErrorAction:
-    """What the broker's error asks for."""
-    found = table.get(type(error))
-    if found is not None:
-        return found
-    return OffsetErrorAction.RETRY if error.retriable else OffsetErrorAction.FAIL
 
 
 class CommittedOffsets(NamedTuple):
@@ -375,7 +373,7 @@ def _retry(
     partitions: Iterable[TopicPartition],
     attempt: _Attempt,
     who: MemberIdentity,
-    table: Mapping[type[KafkaError], OffsetErrorAction],
+    table: ErrorTable[OffsetErrorAction],
     what: str,
     *,
     timeout_s: float,
@@ -396,7 +394,7 @@ def _retry(
             break
         try:
             errors = yield from within(give_up_at, attempt(left, speaker))
-            faults = {each: _Fault(error, offset_error_action(error, table)) for each, error in errors.items()}
+            faults = {each: _Fault(error, table.action_for(error)) for each, error in errors.items()}
         except Cancelled:
             raise
         except KafkaError as error:  # no response, or no coordinator known

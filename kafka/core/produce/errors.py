@@ -14,16 +14,16 @@ KIP-98, KIP-360, KIP-588; what brokers answer: ``ProduceResponse``, ``ReplicaMan
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from kafka.core.retry import ErrorTable
 from kafka.errors import (
-    AuthorizationError,
     ClusterAuthorizationFailedError,
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     CorruptRecordError,
+    DelegationTokenAuthorizationFailedError,
     DuplicateSequenceNumberError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
@@ -93,63 +93,58 @@ _RETRY: Final = ProduceErrorHandling(ProduceErrorAction.RETRY, True)
 _FAIL: Final = ProduceErrorHandling(ProduceErrorAction.FAIL)
 _FATAL: Final = ProduceErrorHandling(ProduceErrorAction.FATAL)
 
-PRODUCE_ERROR_HANDLING: Final[Mapping[type[BaseException], ProduceErrorHandling]] = {
-    UnknownError: ProduceErrorHandling(ProduceErrorAction.FAIL, True),
-    CorruptRecordError: ProduceErrorHandling(ProduceErrorAction.RETRY, note="it was damaged on its way"),
-    UnknownTopicOrPartitionError: _RETRY,
-    LeaderNotAvailableError: _RETRY,
-    NotLeaderForPartitionError: ProduceErrorHandling(
-        ProduceErrorAction.RETRY, True, "at once when the metadata names another leader (KIP-951)"
-    ),
-    RequestTimedOutError: ProduceErrorHandling(ProduceErrorAction.RETRY, True, "it is in the leader's log"),
-    MessageSizeTooLargeError: ProduceErrorHandling(ProduceErrorAction.SPLIT),
-    NetworkExceptionError: _RETRY,
-    InvalidTopicError: _FAIL,
-    RecordListTooLargeError: ProduceErrorHandling(ProduceErrorAction.SPLIT, note="larger than a log segment"),
-    NotEnoughReplicasError: ProduceErrorHandling(ProduceErrorAction.RETRY),
-    NotEnoughReplicasAfterAppendError: ProduceErrorHandling(
-        ProduceErrorAction.RETRY, True, "it is in the leader's log"
-    ),
-    InvalidRequiredAcksError: _FAIL,
-    TopicAuthorizationFailedError: _FAIL,
-    ClusterAuthorizationFailedError: _FATAL,
-    InvalidTimestampError: _FAIL,
-    UnsupportedVersionError: _FAIL,
-    InvalidRequestError: _FAIL,
-    UnsupportedForMessageFormatError: _FAIL,
-    PolicyViolationError: _FAIL,
-    OutOfOrderSequenceNumberError: ProduceErrorHandling(
-        ProduceErrorAction.RENUMBER, note="behind an unanswered batch of the partition: sent again as it is"
-    ),
-    DuplicateSequenceNumberError: ProduceErrorHandling(ProduceErrorAction.SUCCEEDED),
-    InvalidProducerEpochError: ProduceErrorHandling(ProduceErrorAction.RENUMBER),
-    InvalidTxnStateError: _FAIL,
-    InvalidProducerIdMappingError: _FAIL,
-    ConcurrentTransactionsError: ProduceErrorHandling(ProduceErrorAction.RETRY),
-    TransactionalIdAuthorizationFailedError: _FATAL,
-    KafkaStorageError: _RETRY,
-    UnknownProducerIdError: ProduceErrorHandling(
-        ProduceErrorAction.RENUMBER,
-        note="sent again as it is when the answer has no log_start_offset: the leader has moved",
-    ),
-    UnsupportedCompressionTypeError: _FAIL,
-    InvalidRecordError: _FAIL,
-    ThrottlingQuotaExceededError: ProduceErrorHandling(ProduceErrorAction.RETRY),
-    ProducerFencedError: _FATAL,
-    UnknownTopicIdError: _RETRY,
-    TransactionAbortableError: _FAIL,
-}
+PRODUCE_ERROR_HANDLING: Final = ErrorTable(
+    {
+        UnknownError: ProduceErrorHandling(ProduceErrorAction.FAIL, True),
+        CorruptRecordError: ProduceErrorHandling(ProduceErrorAction.RETRY, note="it was damaged on its way"),
+        UnknownTopicOrPartitionError: _RETRY,
+        LeaderNotAvailableError: _RETRY,
+        NotLeaderForPartitionError: ProduceErrorHandling(
+            ProduceErrorAction.RETRY, True, "at once when the metadata names another leader (KIP-951)"
+        ),
+        RequestTimedOutError: ProduceErrorHandling(ProduceErrorAction.RETRY, True, "it is in the leader's log"),
+        MessageSizeTooLargeError: ProduceErrorHandling(ProduceErrorAction.SPLIT),
+        NetworkExceptionError: _RETRY,
+        InvalidTopicError: _FAIL,
+        RecordListTooLargeError: ProduceErrorHandling(ProduceErrorAction.SPLIT, note="larger than a log segment"),
+        NotEnoughReplicasError: ProduceErrorHandling(ProduceErrorAction.RETRY),
+        NotEnoughReplicasAfterAppendError: ProduceErrorHandling(
+            ProduceErrorAction.RETRY, True, "it is in the leader's log"
+        ),
+        InvalidRequiredAcksError: _FAIL,
+        TopicAuthorizationFailedError: _FAIL,
+        ClusterAuthorizationFailedError: _FATAL,
+        InvalidTimestampError: _FAIL,
+        UnsupportedVersionError: _FAIL,
+        InvalidRequestError: _FAIL,
+        UnsupportedForMessageFormatError: _FAIL,
+        PolicyViolationError: _FAIL,
+        OutOfOrderSequenceNumberError: ProduceErrorHandling(
+            ProduceErrorAction.RENUMBER, note="behind an unanswered batch of the partition: sent again as it is"
+        ),
+        DuplicateSequenceNumberError: ProduceErrorHandling(ProduceErrorAction.SUCCEEDED),
+        InvalidProducerEpochError: ProduceErrorHandling(ProduceErrorAction.RENUMBER),
+        InvalidTxnStateError: _FAIL,
+        InvalidProducerIdMappingError: _FAIL,
+        ConcurrentTransactionsError: ProduceErrorHandling(ProduceErrorAction.RETRY),
+        TransactionalIdAuthorizationFailedError: _FATAL,
+        KafkaStorageError: _RETRY,
+        UnknownProducerIdError: ProduceErrorHandling(
+            ProduceErrorAction.RENUMBER,
+            note="sent again as it is when the answer has no log_start_offset: the leader has moved",
+        ),
+        UnsupportedCompressionTypeError: _FAIL,
+        InvalidRecordError: _FAIL,
+        ThrottlingQuotaExceededError: ProduceErrorHandling(ProduceErrorAction.RETRY),
+        ProducerFencedError: _FATAL,
+        UnknownTopicIdError: _RETRY,
+        TransactionAbortableError: _FAIL,
+    },
+    retry=_RETRY,
+    otherwise=_FAIL,
+    exact=True,
+)
 """By error, in the order of the codes."""
-
-
-def error_handling_for(error: BaseException) -> ProduceErrorHandling:
-    """The row of ``error``, or what its class says."""
-    found = PRODUCE_ERROR_HANDLING.get(type(error))
-    if found is not None:
-        return found
-    if getattr(error, "retriable", False):
-        return _RETRY
-    return _FAIL
 
 
 def produce_error_action(
@@ -158,7 +153,7 @@ def produce_error_action(
     """What to do about ``error``. ``is_first``: no earlier batch of the partition is still unanswered; otherwise a gap
     in the sequence only says that the earlier one failed too, and both are to be sent again. ``is_numbered``: the batch
     has a sequence."""
-    action = error_handling_for(error).action
+    action = PRODUCE_ERROR_HANDLING.action_for(error).action
     if action is not ProduceErrorAction.RENUMBER:
         return action
     if not is_numbered:
@@ -178,33 +173,32 @@ class ProducerIdErrorAction(enum.Enum):
     END = "all records fail with the error: this producer may not go on"
 
 
-PRODUCER_ID_ERROR_ACTIONS: Final[Mapping[type[BaseException], ProducerIdErrorAction]] = {
-    RequestTimedOutError: ProducerIdErrorAction.ASK_AGAIN,
-    NetworkExceptionError: ProducerIdErrorAction.ASK_AGAIN,
-    CoordinatorLoadInProgressError: ProducerIdErrorAction.ASK_AGAIN,
-    CoordinatorNotAvailableError: ProducerIdErrorAction.ASK_AGAIN,
-    NotCoordinatorError: ProducerIdErrorAction.ASK_AGAIN,
-    ClusterAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
-    InvalidRequestError: ProducerIdErrorAction.END,
-    InvalidProducerEpochError: ProducerIdErrorAction.END,
-    InvalidTransactionTimeoutError: ProducerIdErrorAction.END,
-    ConcurrentTransactionsError: ProducerIdErrorAction.ASK_AGAIN,
-    TransactionalIdAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
-    ProducerFencedError: ProducerIdErrorAction.END,
-    TransactionAbortableError: ProducerIdErrorAction.END,
-    UnknownError: ProducerIdErrorAction.END,
-}
+PRODUCER_ID_ERROR_ACTIONS: Final = ErrorTable(
+    {
+        RequestTimedOutError: ProducerIdErrorAction.ASK_AGAIN,
+        NetworkExceptionError: ProducerIdErrorAction.ASK_AGAIN,
+        CoordinatorLoadInProgressError: ProducerIdErrorAction.ASK_AGAIN,
+        CoordinatorNotAvailableError: ProducerIdErrorAction.ASK_AGAIN,
+        NotCoordinatorError: ProducerIdErrorAction.ASK_AGAIN,
+        ClusterAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
+        InvalidRequestError: ProducerIdErrorAction.END,
+        InvalidProducerEpochError: ProducerIdErrorAction.END,
+        InvalidTransactionTimeoutError: ProducerIdErrorAction.END,
+        ConcurrentTransactionsError: ProducerIdErrorAction.ASK_AGAIN,
+        TransactionalIdAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
+        ProducerFencedError: ProducerIdErrorAction.END,
+        TransactionAbortableError: ProducerIdErrorAction.END,
+        UnknownError: ProducerIdErrorAction.END,
+        # any other right that is missing
+        TopicAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
+        GroupAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
+        DelegationTokenAuthorizationFailedError: ProducerIdErrorAction.FAIL_WAITING,
+    },
+    retry=ProducerIdErrorAction.ASK_AGAIN,
+    otherwise=ProducerIdErrorAction.END,
+    exact=True,
+)
 """By error, in the order of the codes."""
-
-
-def producer_id_error_action(error: BaseException) -> ProducerIdErrorAction:
-    """The row of ``error``, or what its class says."""
-    found = PRODUCER_ID_ERROR_ACTIONS.get(type(error))
-    if found is not None:
-        return found
-    if isinstance(error, AuthorizationError):
-        return ProducerIdErrorAction.FAIL_WAITING
-    return ProducerIdErrorAction.ASK_AGAIN if getattr(error, "retriable", False) else ProducerIdErrorAction.END
 
 
 # What to do about an error in a transaction: data first, one function that reads it.

@@ -34,11 +34,11 @@ from uuid import UUID
 from kafka.core.produce.accumulator import RecordAccumulator, split_batch
 from kafka.core.produce.batch import UNKNOWN_OFFSET, BatchResult, PartitionQueue, ProducerBatch, place_in_queue
 from kafka.core.produce.errors import (
+    PRODUCE_ERROR_HANDLING,
+    PRODUCER_ID_ERROR_ACTIONS,
     ProduceErrorAction,
     ProducerIdErrorAction,
-    error_handling_for,
     produce_error_action,
-    producer_id_error_action,
 )
 from kafka.core.produce.producer_id import ProducerIdAndEpoch, ProducerIdPhase, ProducerIdState
 from kafka.core.produce.request import produce_request
@@ -295,7 +295,7 @@ class ProduceResponseHandler:
         queue.in_flight.remove(batch)
         if self._transactions is not None and action in (ProduceErrorAction.RENUMBER, ProduceErrorAction.FATAL):
             action = ProduceErrorAction.FAIL  # and its machine says what else
-        if error_handling_for(error).leaves_doubt:
+        if PRODUCE_ERROR_HANDLING.action_for(error).leaves_doubt:
             batch.mark_in_doubt()
         if self._transactions is not None and not self._transactions.may_retry(batch):
             action = ProduceErrorAction.FAIL
@@ -676,7 +676,7 @@ class Sender:
         if not is_supported:
             self.identity.turn_off()
             return
-        action = producer_id_error_action(error)
+        action = PRODUCER_ID_ERROR_ACTIONS.action_for(error)
         if action is ProducerIdErrorAction.END:
             self.outcomes.end(error)
             return

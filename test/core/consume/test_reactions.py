@@ -78,4 +78,4 @@ def test_a_code_that_is_not_heard_of_is_the_readers() -> None:
 
 
 def test_each_row_has_its_expectation() -> None:
-    assert {error.message for error in FETCH_ERROR_ACTIONS} == ROWS.keys()
+    assert {error.message for error in FETCH_ERROR_ACTIONS.rows} == ROWS.keys()

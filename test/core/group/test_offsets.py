@@ -17,7 +17,6 @@ from kafka.core.group.offsets import (
     OffsetErrorAction,
     commit_offsets,
     fetch_offsets,
-    offset_error_action,
 )
 from kafka.core.retry import Backoff
 from kafka.errors import (
@@ -319,10 +318,10 @@ def test_the_tables_have_the_expected_row_for_every_error_and_no_other() -> None
             ("commit", COMMIT_ERROR_ACTIONS, commit),
             ("fetch", OFFSET_FETCH_ERROR_ACTIONS, fetch),
         ):
-            if offset_error_action(error, table) is not wanted:
-                wrong.append(f"{what} {name}: {offset_error_action(error, table).name}, expected {wanted.name}")
+            if table.action_for(error) is not wanted:
+                wrong.append(f"{what} {name}: {table.action_for(error).name}, expected {wanted.name}")
     assert not wrong, "\n".join(wrong)
-    rows = [{cls.message for cls in table} for table in (COMMIT_ERROR_ACTIONS, OFFSET_FETCH_ERROR_ACTIONS)]  # type: ignore[attr-defined]
+    rows = [{cls.message for cls in table} for table in (COMMIT_ERROR_ACTIONS.rows, OFFSET_FETCH_ERROR_ACTIONS.rows)]  # type: ignore[attr-defined]
     assert rows == [EXPECTED.keys() - ONLY_FETCH, EXPECTED.keys()]
 
 

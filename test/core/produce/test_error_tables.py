@@ -14,12 +14,12 @@ import pytest
 
 from kafka.core.produce import errors
 from kafka.core.produce.errors import (
+    PRODUCER_ID_ERROR_ACTIONS,
     ProduceErrorAction,
     ProducerIdErrorAction,
     TransactionErrorAction,
     TransactionRequestKind,
     produce_error_action,
-    producer_id_error_action,
 )
 from kafka.errors import (
     ERRORS_BY_CODE,
@@ -91,7 +91,7 @@ def test_of_each_error_the_batch_has_the_fate_that_java_gives_it() -> None:
     context = {"is_first": True, "is_numbered": True, "log_start_offset": 5}
     found = {name: produce_error_action(error(), **context) for name, error in BY_NAME.items()}
     assert found == {name: expected_fate(name) for name in BY_NAME}
-    assert {error.message for error in errors.PRODUCE_ERROR_HANDLING} <= set(BY_NAME)  # type: ignore[attr-defined]
+    assert {error.message for error in errors.PRODUCE_ERROR_HANDLING.rows} <= set(BY_NAME)  # type: ignore[attr-defined]
     assert produce_error_action(ValueError(), **context) is ProduceErrorAction.FAIL, "no error of a broker"
     # Java: a node that has left the cluster is a disconnect (NetworkClient.handleDisconnections).
     assert (
@@ -102,11 +102,13 @@ def test_of_each_error_the_batch_has_the_fate_that_java_gives_it() -> None:
 
 
 def test_of_each_error_it_is_known_whether_the_batch_may_be_in_the_log() -> None:
-    rows = {error.message: row.leaves_doubt for error, row in errors.PRODUCE_ERROR_HANDLING.items()}  # type: ignore[attr-defined]
+    rows = {error.message: row.leaves_doubt for error, row in errors.PRODUCE_ERROR_HANDLING.rows.items()}  # type: ignore[attr-defined]
     assert rows == {name: name in MAY_BE_IN_THE_LOG for name in rows}
     assert set(rows) >= MAY_BE_IN_THE_LOG | NOT_IN_THE_LOG_THOUGH_RETRIED
     others = set(BY_NAME) - set(rows)
-    assert {name for name in others if errors.error_handling_for(BY_NAME[name]()).leaves_doubt} == others & RETRIABLE
+    assert {
+        name for name in others if errors.PRODUCE_ERROR_HANDLING.action_for(BY_NAME[name]()).leaves_doubt
+    } == others & RETRIABLE
 
 
 @pytest.mark.parametrize(
@@ -160,11 +162,11 @@ def test_of_each_error_of_an_id_the_producer_does_what_java_does() -> None:
             return PRODUCER_ID_ACTIONS[name][0]
         return ProducerIdErrorAction.ASK_AGAIN if name in RETRIABLE else ProducerIdErrorAction.END
 
-    assert {name: producer_id_error_action(error()) for name, error in BY_NAME.items()} == {
+    assert {name: PRODUCER_ID_ERROR_ACTIONS.action_for(error()) for name, error in BY_NAME.items()} == {
         name: expected(name) for name in BY_NAME
     }
-    assert producer_id_error_action(ValueError()) is ProducerIdErrorAction.END, "no error of a broker"
-    assert {error.message for error in errors.PRODUCER_ID_ERROR_ACTIONS} <= set(BY_NAME)  # type: ignore[attr-defined]
+    assert PRODUCER_ID_ERROR_ACTIONS.action_for(ValueError()) is ProducerIdErrorAction.END, "no error of a broker"
+    assert {error.message for error in errors.PRODUCER_ID_ERROR_ACTIONS.rows} <= set(BY_NAME)  # type: ignore[attr-defined]
 
 
 # -- transactions ----------------------------------------------------------------------------------------------------

@@ -10,8 +10,6 @@ from kafka.core.produce.errors import (
     PRODUCER_ID_ERROR_ACTIONS,
     ProduceErrorAction,
     ProducerIdErrorAction,
-    error_handling_for,
-    producer_id_error_action,
 )
 from kafka.core.produce.producer_id import LAST_EPOCH, ProducerIdAndEpoch
 from kafka.core.produce.sender import QUIET_S, RequestProducerId
@@ -38,24 +36,34 @@ CODES = sorted(
     }
 )
 """Every code that there is."""
-RETRIED = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.RETRY]
-RENUMBERED = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.RENUMBER]
-FAILED = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.FAIL]
-FATAL = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.FATAL]
-SPLIT = [code for code in CODES if error_handling_for(for_code(code)()).action is ProduceErrorAction.SPLIT]
+RETRIED = [
+    code for code in CODES if PRODUCE_ERROR_HANDLING.action_for(for_code(code)()).action is ProduceErrorAction.RETRY
+]
+RENUMBERED = [
+    code for code in CODES if PRODUCE_ERROR_HANDLING.action_for(for_code(code)()).action is ProduceErrorAction.RENUMBER
+]
+FAILED = [
+    code for code in CODES if PRODUCE_ERROR_HANDLING.action_for(for_code(code)()).action is ProduceErrorAction.FAIL
+]
+FATAL = [
+    code for code in CODES if PRODUCE_ERROR_HANDLING.action_for(for_code(code)()).action is ProduceErrorAction.FATAL
+]
+SPLIT = [
+    code for code in CODES if PRODUCE_ERROR_HANDLING.action_for(for_code(code)()).action is ProduceErrorAction.SPLIT
+]
 
 
 def test_what_brokers_answer_to_produce_and_to_init_producer_id_is_in_the_tables() -> None:
     by_produce = {-1, 2, 3, 6, 7, 10, 17, 18, 19, 20, 21, 29, 31, 32, 43, 44, 45, 46, 47, 48, 49, 53, 56, 59, 76, 87}
     by_init_producer_id = {7, 14, 15, 16, 31, 42, 47, 50, 51, 53, 90}
-    assert by_produce | {42, 100, 120} <= {row.errno for row in PRODUCE_ERROR_HANDLING}  # type: ignore[attr-defined]
-    assert by_init_producer_id <= {row.errno for row in PRODUCER_ID_ERROR_ACTIONS}  # type: ignore[attr-defined]
+    assert by_produce | {42, 100, 120} <= {row.errno for row in PRODUCE_ERROR_HANDLING.rows}  # type: ignore[attr-defined]
+    assert by_init_producer_id <= {row.errno for row in PRODUCER_ID_ERROR_ACTIONS.rows}  # type: ignore[attr-defined]
 
 
 def test_each_code_has_one_fate_and_retriable_ones_are_never_final() -> None:
     assert sorted(RETRIED + RENUMBERED + FAILED + FATAL + SPLIT + [DUPLICATE]) == CODES
     assert all(
-        error_handling_for(for_code(code)()).action is ProduceErrorAction.RETRY
+        PRODUCE_ERROR_HANDLING.action_for(for_code(code)()).action is ProduceErrorAction.RETRY
         for code in CODES
         if for_code(code).retriable
     )
@@ -256,11 +264,15 @@ def test_a_batch_may_reach_across_the_last_sequence() -> None:
 
 # -- the id ----------------------------------------------------------------------------------------------------------
 
-ASKED_AGAIN = [code for code in CODES if producer_id_error_action(for_code(code)()) is ProducerIdErrorAction.ASK_AGAIN]
-FAILS_WAITING = [
-    code for code in CODES if producer_id_error_action(for_code(code)()) is ProducerIdErrorAction.FAIL_WAITING
+ASKED_AGAIN = [
+    code for code in CODES if PRODUCER_ID_ERROR_ACTIONS.action_for(for_code(code)()) is ProducerIdErrorAction.ASK_AGAIN
 ]
-ENDS = [code for code in CODES if producer_id_error_action(for_code(code)()) is ProducerIdErrorAction.END]
+FAILS_WAITING = [
+    code
+    for code in CODES
+    if PRODUCER_ID_ERROR_ACTIONS.action_for(for_code(code)()) is ProducerIdErrorAction.FAIL_WAITING
+]
+ENDS = [code for code in CODES if PRODUCER_ID_ERROR_ACTIONS.action_for(for_code(code)()) is ProducerIdErrorAction.END]
 
 
 @pytest.mark.parametrize("code", ASKED_AGAIN)
