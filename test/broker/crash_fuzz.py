@@ -395,7 +395,7 @@ class Bench:
         broker = self.hand.broker
         for name, partitions, configs in (("t", 3, {}), ("c", 2, {"cleanup.policy": "compact"}), ("u", 1, {})):
             if broker.metadata.topic(name) is None:
-                topic = create_topic(broker, name, partitions, configs)
+                topic = create_topic(broker.metadata, broker.ids, name, partitions, configs)
                 self.learner.learn_one("topic_id", topic.topic_id)
 
     def run(self, steps: int) -> None:

@@ -18,12 +18,12 @@ def passed_on(reply: PendingResponse, look: Callable[[PendingResponse], object])
         look(reply)
         hand_over(reply, shown)
 
-    reply.on_done = done
+    reply.call_when_done(done)
     return shown
 
 
 def hand_over(reply: PendingResponse, shown: PendingResponse) -> None:
     """End ``shown`` as ``reply`` has ended."""
     shown.version, shown.hang_up, shown.token = reply.version, reply.hang_up, reply.token
-    shown.mangle, shown.and_then = shown.mangle or reply.mangle, shown.and_then or reply.and_then
+    shown.transform, shown.after_send = shown.transform or reply.transform, shown.after_send or reply.after_send
     shown.complete(reply.response)

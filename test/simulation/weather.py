@@ -39,14 +39,14 @@ class Fate(NamedTuple):
         """What the connection gets instead of ``reply``."""
         if self.name == "request lost":
             if self.seconds > 0.5:
-                reply.and_then = lambda transport: transport.abort()
+                reply.close_after_send(lambda transport: transport.abort())
             return reply
         if self.name == "answer halved":
-            reply.mangle = lambda chunks: [_half(chunks)]
-            reply.and_then = lambda transport: transport.close()
+            reply.transform_bytes(lambda chunks: [_half(chunks)])
+            reply.close_after_send(lambda transport: transport.close())
             return reply
         shown = PendingResponse()
-        act: Callable[[PendingResponse], object]
+        act: Callable[[PendingResponse], None]
         if self.name == "answer lost":
             act = lambda done: _hang_up(shown)  # noqa: E731
         elif self.name == "answer late":
@@ -59,7 +59,7 @@ class Fate(NamedTuple):
                 return shown
             act(reply)
         else:
-            reply.on_done = act
+            reply.call_when_done(act)
         return shown
 
 

@@ -338,7 +338,7 @@ class World:
         if reply.done:
             hand_over(reply, shown)
         else:
-            reply.on_done = lambda done: hand_over(done, shown)
+            reply.call_when_done(lambda done: hand_over(done, shown))
         assert self.server is not None
         self.server.end_turn()
 
