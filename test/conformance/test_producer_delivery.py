@@ -124,7 +124,7 @@ def test_answers_that_are_lost_leave_each_record_there_once_and_in_order(
 
     def read_or_lose(self: TcpTransport) -> None:
         nonlocal answers, lost
-        connection = getattr(self._handler, "_user", None)
+        connection = getattr(self._handler, "_connection", None)
         is_ready = is_losing and isinstance(connection, BrokerConnection) and connection.state is ConnectionState.READY
         answers += is_ready
         if is_ready and answers % 7 == 0:

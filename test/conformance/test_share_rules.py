@@ -170,8 +170,8 @@ consumer = KafkaShareConsumer(
     sys.argv[1], group_id=sys.argv[1], client=client, on_records=lambda records: None, look_every_s=0.3
 )
 consumer.request_records(10)
-loop.run_until(lambda: consumer._engine._links and all(link.answered_at for link in consumer._engine._links.values()))
-print("looks", flush=True)
+loop.run_until(lambda: consumer._driver._sessions and all(link.answered_at for link in
+consumer._driver._sessions.values())) print("looks", flush=True)
 loop.run_until(lambda: False, 60)
 """
 

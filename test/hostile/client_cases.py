@@ -403,7 +403,7 @@ def _share_record(offset: int, value: bytes | None, headers: bytes) -> Any:
 def _results() -> Iterator[Case]:
     def taken(make: Callable[[int], list[ConsumerRecord]], size: int, each: int) -> tuple[int, Iterable[Step]]:
         results = object.__new__(ResultReader)
-        results._lines = _silent()
+        results._limited_log = _silent()
         results._names = App("shop", bootstrap_servers="fake://").names
         tail = _PartitionTail({}, 0, 100_000)
         results._tails, results._waiting = {0: tail}, {}
@@ -483,5 +483,5 @@ def _channel() -> Iterator[Case]:
         "outcomes of 60 kB": repeated(encode_frame(4, DONE, done)),
         "the start of a frame": lambda size: encode_frame(4, PROGRESS, bytes(128 * 1024))[:-1],
     }.items():
-        yield Case("child's channel", name, "kafka.tasks.pools.channel:MOST_NEWS",
+        yield Case("child's channel", name, "kafka.tasks.pools.channel:MAX_MESSAGES",
                    lambda size, data=data: sent(data, size))  # fmt: skip

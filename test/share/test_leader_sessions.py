@@ -164,12 +164,20 @@ def test_flushes_end_though_others_go_on_acknowledging(one: Leaders) -> None:
 def test_an_answer_that_cannot_be_taken_in_ends_the_session_and_not_the_link(
     one: Leaders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("a bug of ours")
+    class Failing:
+        """The leader's session, but for its answers."""
 
+        def __getattr__(self, name: str) -> Any:
+            return getattr(leader_session, name)
+
+        def on_response(self, *_: object) -> None:
+            raise ZeroDivisionError("a bug of ours")
+
+    (leader,) = one.consumer._driver._sessions.values()
+    leader_session = leader.session
     one.nodes[0].log.extend(range(5, 8))
     with monkeypatch.context() as patch:
-        patch.setattr("kafka.core.share.session.AcquiredReader", fail)
+        patch.setattr(leader, "session", Failing())
         one.consumer.request_records(3)
         one.run(1)
     assert {record.offset for record in one.user.lost} == {0, 1, 2, 3, 4}

@@ -20,13 +20,22 @@ from kafka.core.share.records import (
     without_lost,
 )
 from kafka.errors import CorruptRecordError
-from kafka.records import CODECS, COMMIT, GZIP, ControlMarker, RecordBatchBuilder, control_batch, encode_message_set
+from kafka.records import (
+    CODECS,
+    COMMIT,
+    GZIP,
+    NONE,
+    ControlMarker,
+    RecordBatchBuilder,
+    control_batch,
+    encode_message_set,
+)
 from kafka.records.header import encode_varint
 from test.records import fuzz
 
 
-def batch(base: int, count: int) -> bytes:
-    builder = RecordBatchBuilder(1 << 20)
+def batch(base: int, count: int, compression: int = NONE) -> bytes:
+    builder = RecordBatchBuilder(1 << 20, compression)
     for i in range(count):
         builder.append(1_000 + i, None, b"%d" % (base + i), None)
     return builder.build(base_offset=base, leader_epoch=4)

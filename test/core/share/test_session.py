@@ -39,6 +39,7 @@ from kafka.protocol.share import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from kafka.records import CODECS, GZIP
 from test.core.share.test_records import batch
 
 TOPIC = uuid.UUID(int=7)
@@ -479,11 +480,9 @@ def test_a_leader_that_gave_the_partition_up_has_no_locks_of_ours(broker: Broker
 def test_records_in_a_codec_that_is_not_installed_are_given_back_and_left_to_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise UnsupportedCodecError("lz4 is not available")
-
-    monkeypatch.setattr("kafka.core.share.session.AcquiredReader", refuse)
-    outcome = broker.fetched(broker.ask(), (0, 0, 2))
+    compressed = batch(0, 2, GZIP)
+    monkeypatch.setitem(CODECS, GZIP, CODECS[GZIP]._replace(library="one_that_nobody_has"))
+    outcome = broker.answered(broker.ask(), {0: (compressed, [acquired(0, 1)])})
     assert [type(error) for error in outcome.partition_errors.values()] == [UnsupportedCodecError]
     released = broker.ask()
     assert said(released.request) == [(0, 1, [2])]
