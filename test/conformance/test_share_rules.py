@@ -170,8 +170,9 @@ consumer = KafkaShareConsumer(
     sys.argv[1], group_id=sys.argv[1], client=client, on_records=lambda records: None, look_every_s=0.3
 )
 consumer.request_records(10)
-loop.run_until(lambda: consumer._driver._sessions and all(link.answered_at for link in
-consumer._driver._sessions.values())) print("looks", flush=True)
+sessions = consumer._driver._sessions
+loop.run_until(lambda: sessions and all(leader.answered_at for leader in sessions.values()))
+print("looks", flush=True)
 loop.run_until(lambda: False, 60)
 """
 

@@ -10,17 +10,17 @@ shares with users' threads is in ``accumulator.py``.
 
 Order within a partition, which idempotence makes a promise (KIP-98, KIP-185):
 
-* one batch of a partition in a request, at most five in flight, all on one connection: a partition whose leader has
+* one batch of a partition in a request, at most five in request, all on one connection: a partition whose leader has
   moved waits until the old leader's answers are in;
 * after a failure nothing new of the partition goes out before the failed batches have been sent again, in the order
   of their sequences, one at a time;
 * the first batch of a partition, and the first after a silence, goes out alone: a leader that knows nothing of a
   producer takes any sequence, and would take the second batch after it had refused the first;
 * a batch that fails for good after it was numbered leaves a gap: the partition then counts from 0 under the next epoch
-  (KIP-360), once nothing of it is in flight. A batch that may be in the log is first sent again under its old number,
+  (KIP-360), once nothing of it is in request. A batch that may be in the log is first sent again under its old number,
   for as long as that is in doubt: only so is it known not to be there twice. Other partitions are not stopped by it.
 
-Without idempotence the second of two batches in flight can be in the log before the first is repeated; who minds sets
+Without idempotence the second of two batches in request can be in the log before the first is repeated; who minds sets
 ``max_in_flight_requests_per_connection=1``.
 """
 
@@ -98,11 +98,11 @@ class InFlightProduceRequest:
 class InFlightBatches:
     """All of them, in the order of sending. ``delivery_timeout_s`` counts from the making of a batch."""
 
-    __slots__ = ("_counts", "_delivery_timeout_s", "_flights")
+    __slots__ = ("_counts", "_delivery_timeout_s", "_in_flight")
 
     def __init__(self, delivery_timeout_s: float) -> None:
         self._delivery_timeout_s = delivery_timeout_s
-        self._flights: list[InFlightProduceRequest] = []
+        self._in_flight: list[InFlightProduceRequest] = []
         self._counts: dict[int, int] = {}
 
     def count(self, node: int) -> int:
@@ -113,13 +113,13 @@ class InFlightBatches:
         for batch in call.batches:
             if batch.created_at < made_at:
                 made_at = batch.created_at
-        self._flights.append(InFlightProduceRequest(call, made_at + self._delivery_timeout_s))
+        self._in_flight.append(InFlightProduceRequest(call, made_at + self._delivery_timeout_s))
         self._counts[call.node] = self.count(call.node) + 1
 
     def remove(self, call: SendBatches) -> None:
-        for index, flight in enumerate(self._flights):
-            if flight.call is call:
-                del self._flights[index]
+        for index, request in enumerate(self._in_flight):
+            if request.call is call:
+                del self._in_flight[index]
                 self._counts[call.node] -= 1
                 return
 
@@ -127,26 +127,26 @@ class InFlightBatches:
     def next_expiry(self) -> float:
         """When :meth:`expired` has something to say; infinite for never."""
         first = inf
-        for flight in self._flights:  # plain comparisons: compiled, `min` costs more than all else here
-            if flight.expires_at < first:
-                first = flight.expires_at
+        for request in self._in_flight:  # plain comparisons: compiled, `min` costs more than all else here
+            if request.expires_at < first:
+                first = request.expires_at
         return first
 
     def expired(self, now: float) -> list[ProducerBatch]:
-        """The batches whose time is over, each once. They are in flight still."""
+        """The batches whose time is over, each once. They are in request still."""
         found: list[ProducerBatch] = []
-        for flight in self._flights:
-            if flight.expires_at > now:
+        for request in self._in_flight:
+            if request.expires_at > now:
                 continue
-            flight.expires_at = inf
-            for batch in flight.call.batches:
+            request.expires_at = inf
+            for batch in request.call.batches:
                 if batch.done.is_done:
                     continue
                 expires_at = batch.created_at + self._delivery_timeout_s
                 if expires_at <= now:
                     found.append(batch)
                 else:
-                    flight.expires_at = min(flight.expires_at, expires_at)
+                    request.expires_at = min(request.expires_at, expires_at)
         return found
 
 
@@ -156,7 +156,7 @@ class InFlightBatches:
 # ``errors.py``. Here it is carried out: futures are completed, failed batches are put back in their order, memory is
 # given up.
 #
-# A batch whose delivery time was over while it was in flight has failed for its user, but stays in its queue until the
+# A batch whose delivery time was over while it was in request has failed for its user, but stays in its queue until the
 # node has answered: nothing may overtake it, and whether its numbers are used is to be known.
 
 
@@ -411,7 +411,7 @@ class Sender:
         self.accumulator = accumulator
         # A transactional producer's id and epoch come from its coordinator, not from here.
         self.identity = ProducerIdState(idempotent, is_given=transactions is not None)
-        self.outcomes = ProduceResponseHandler(accumulator, backoff, retries, transactions)
+        self.handler = ProduceResponseHandler(accumulator, backoff, retries, transactions)
         self._transactions = transactions
         self.next_deadline = inf
         """When :meth:`poll` has something to do although nothing happened."""
@@ -428,19 +428,19 @@ class Sender:
         self._backoff = backoff
         self._active: dict[PartitionQueue, None] = {}
         """The queues that have something to send, the one that waited longest first."""
-        self._flights = InFlightBatches(delivery_timeout_s)
-        self._lacks_identity = False
+        self._in_flight = InFlightBatches(delivery_timeout_s)
+        self._lacks_producer_id = False
         """A queue could go on with an id."""
 
     @property
     def counts(self) -> ProduceCounters:
         """Totals since the start."""
-        return self.outcomes.counts
+        return self.handler.counts
 
     @property
     def error(self) -> Exception | None:
         """Why this producer may not go on; all that is left has failed with it."""
-        return self.outcomes.error
+        return self.handler.error
 
     # -- what there is to do -------------------------------------------------------------------------------------------
 
@@ -453,23 +453,23 @@ class Sender:
         if self.error is not None:
             self.abort(self.error)
             return effects
-        for batch in self._flights.expired(now):
+        for batch in self._in_flight.expired(now):
             batch.mark_in_doubt()
-            self.outcomes.give_up(batch, self._overdue(batch))
+            self.handler.give_up(batch, self._overdue(batch))
         for queue in list(self._active):
             self._expire(queue, now)  # before the draining: users' callbacks may do anything, such as close
         if self._active:
-            self._lacks_identity = False
+            self._lacks_producer_id = False
             effects += self._drain(now)
-            if self._lacks_identity and self.identity.should_ask(now):
+            if self._lacks_producer_id and self.identity.should_ask(now):
                 effects.append(RequestProducerId())
-            elif self._lacks_identity and self.identity.state is ProducerIdPhase.NEEDED:
+            elif self._lacks_producer_id and self.identity.state is ProducerIdPhase.NEEDED:
                 self._wake_at(self.identity.ask_at)
-        self._wake_at(self._flights.next_expiry)
+        self._wake_at(self._in_flight.next_expiry)
         self._wake_at(self.accumulator.notify_overdue_waiter(now))
-        if self.outcomes.stale:
-            effects.append(RefreshTopicMetadata(frozenset(self.outcomes.stale)))
-            self.outcomes.stale = set()
+        if self.handler.stale:
+            effects.append(RefreshTopicMetadata(frozenset(self.handler.stale)))
+            self.handler.stale = set()
         return effects
 
     def _drain(self, now: float) -> list[Effect]:
@@ -484,10 +484,10 @@ class Sender:
                 continue
             node = self._leader_of(queue.topic, queue.partition)
             if node is None:
-                self.outcomes.stale.add(queue.topic)
+                self.handler.stale.add(queue.topic)
                 self._wake_at(now + self._backoff.delay_s(1))
                 continue
-            if self._flights.count(node) >= self._max_in_flight or (queue.in_flight and queue.node != node):
+            if self._in_flight.count(node) >= self._max_in_flight or (queue.in_flight and queue.node != node):
                 continue
             free_at = self._free_at(node)
             if free_at > now:
@@ -518,7 +518,7 @@ class Sender:
                 continue
             if encoded_bytes > self._max_request_bytes and batch.records_count > 1:
                 queue.in_flight.remove(batch)
-                self.outcomes.halve(batch, now)  # it was expected to shrink more
+                self.handler.halve(batch, now)  # it was expected to shrink more
                 self._wake_at(now)
                 continue
             bytes_by_node[node] = size
@@ -527,7 +527,7 @@ class Sender:
             self._active[queue] = None
         calls: list[Effect] = [self._call(node, batches) for node, batches in by_node.items()]
         for batch, why in broken:
-            self.outcomes.fail(batch, why)
+            self.handler.fail(batch, why)
         if calls and any(queue.closed for queue in self._active):
             # More batches may go in parallel: a partition has one in each request.
             calls += self._drain(now)
@@ -575,7 +575,7 @@ class Sender:
         if numbers.has_gap and numbers.identity == identity.value:
             identity.raise_epoch()
         if not identity.is_ready:
-            self._lacks_identity = True
+            self._lacks_producer_id = True
             return False
         numbers.begin(identity.value)
         for batch in queue.retry:
@@ -601,14 +601,14 @@ class Sender:
 
     def _call(self, node: int, batches: list[ProducerBatch]) -> SendBatches:
         request, max_version = produce_request(batches, self._acks, self._request_timeout_ms, self._topic_id_of)
-        self.outcomes.counts.requests += 1
+        self.handler.counts.requests += 1
         transactions = self._transactions
         if transactions is not None:
             request.transactional_id = transactions.transactional_id
             if transactions.version < 2:
                 max_version = LAST_PRODUCE_OF_VERSION_1
         call = SendBatches(node, request, batches, max_version)
-        self._flights.add(call)
+        self._in_flight.add(call)
         return call
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
@@ -624,7 +624,7 @@ class Sender:
             if not queue.retry and not queue.closed:
                 self.accumulator.close_open(queue)
             queue.take_next()
-            self.outcomes.fail(oldest, self._overdue(oldest))
+            self.handler.fail(oldest, self._overdue(oldest))
             oldest = queue.retry[0] if queue.retry else queue.closed[0] if queue.closed else queue.open
 
     def _overdue(self, batch: ProducerBatch) -> KafkaTimeoutError:
@@ -653,15 +653,15 @@ class Sender:
     def answered(self, call: SendBatches, response: ProduceResponse | None, now: float) -> None:
         """The node answered; None: it was asked not to (acks=0), and the request has been written."""
         self._landed(call)
-        self.outcomes.answered(call, response, now)
+        self.handler.answered(call, response, now)
 
     def failed(self, call: SendBatches, error: BaseException, now: float) -> None:
         """There is no answer: the connection failed, or the time was up. The batches may be in the log."""
         self._landed(call)
-        self.outcomes.unanswered(call, error, now)
+        self.handler.unanswered(call, error, now)
 
     def _landed(self, call: SendBatches) -> None:
-        self._flights.remove(call)
+        self._in_flight.remove(call)
         for batch in call.batches:
             self._active.setdefault(batch.queue)
 
@@ -678,7 +678,7 @@ class Sender:
             return
         action = PRODUCER_ID_ERROR_ACTIONS.action_for(error)
         if action is ProducerIdErrorAction.END:
-            self.outcomes.end(error)
+            self.handler.end(error)
             return
         self.identity.failed(now + self._backoff.delay_s(self.identity.failures + 1))
         if action is ProducerIdErrorAction.FAIL_WAITING:
@@ -688,7 +688,7 @@ class Sender:
 
     def end(self, error: Exception) -> None:
         """This producer may not go on: everything fails with ``error``, at the next :meth:`poll`."""
-        self.outcomes.end(error)
+        self.handler.end(error)
 
     def drop_unsent(self, error: BaseException) -> None:
         """Fail what was never sent, and what is known not to be in the log: its transaction is over."""
@@ -700,7 +700,7 @@ class Sender:
                 dropped += accumulator.take_unsent(queue)
                 dropped += queue.drop_retries()
         for batch in dropped:
-            self.outcomes.fail(batch, error)
+            self.handler.fail(batch, error)
         accumulator.notify_waiters()  # no poll need follow
 
     def abort(self, error: BaseException | None = None) -> None:
