@@ -347,7 +347,7 @@ class Broker:
                 now=lambda: self._now,
                 epoch_ms=self.epoch_ms,
                 new_uuid=self.ids.new_topic_id,
-                is_share_group=lambda group_id: self._share is not None and group_id in self._share.groups,
+                is_share_group=lambda group_id: group_id in self.share.groups,
             )
         return self._groups
 

@@ -23,6 +23,7 @@ Apache Kafka 4.3.0's, measured.
 from __future__ import annotations
 
 import base64
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -47,6 +48,8 @@ from kafka.protocol.telemetry import PushTelemetryRequest
 from kafka.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD, codec_for
 from kafka.wire.crc32c import crc32c
 from kafka.wire.types import ZERO_UUID
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from kafka.broker.responses import ConnectionContext
@@ -131,7 +134,14 @@ def requested_metrics(subscriptions: Iterable[Mapping[str, str]], attributes: Ma
     interval_ms = DEFAULT_INTERVAL_MS
     limit = WorkLimit()
     for values in subscriptions:
-        patterns = patterns_of(values.get(MATCH, ""))
+        try:
+            patterns = patterns_of(values.get(MATCH, ""))
+        except InvalidConfigurationError as error:
+            if is_available():
+                raise
+            # stored when google-re2 was installed
+            log.warning("ignoring a client metrics subscription with a pattern: %s", error)
+            continue
         if all(matches(pattern, attributes.get(name, ""), limit) for name, pattern in patterns.items()):
             metrics.update(list_of(values.get(METRICS, "")))
             interval_ms = min(interval_ms, int(values.get(INTERVAL_MS, DEFAULT_INTERVAL_MS)))

@@ -68,6 +68,7 @@ TELEMETRY_ERROR_ACTIONS: Final = ErrorTable(
         UnsupportedVersionError: TelemetryErrorAction.STOP,
     },
     otherwise=TelemetryErrorAction.STOP,
+    exact=True,
 )
 """By the error of a response."""
 

@@ -298,7 +298,7 @@ class KafkaShareConsumer(HasTelemetry):
         """
         timeout_s = validation.timeout_s(timeout_ms, CLOSE_TIMEOUT_S)
         if not self._host.loop.is_usable:  # closed, or the parent's
-            self._buffer.close()
+            self._buffer.mark_closed()
             self._host.close()
             return
         try:

@@ -140,6 +140,10 @@ class ShareFetchBuffer:
             self._is_woken = True
             self._changed.notify_all()
 
+    def mark_closed(self) -> None:
+        """:meth:`close` in the child of a fork: the lock may be held by a thread that is not there."""
+        self.is_closed = True
+
     def close(self) -> bool:
         """Nothing more will come. Whether this was the first call."""
         with self._changed:
@@ -212,7 +216,7 @@ class ShareFetchBuffer:
                 why = "its lock is gone" if record.lost else "it was acknowledged before"
                 raise IllegalStateError(f"{where} cannot be acknowledged: {why}")
             if kind is not AcknowledgeType.RENEW:
-                record.settle()
+                record._settle()
             self._add([record], kind)
             return self._is_first()
 
@@ -230,7 +234,7 @@ class ShareFetchBuffer:
                     refused.append(record)
                     continue
                 if is_final:
-                    record.settle()
+                    record._settle()
                 ready.append(record)
             if not ready:
                 return refused, False

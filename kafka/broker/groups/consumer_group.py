@@ -392,7 +392,8 @@ class ConsumerGroup:
             was = known.get(text)
             if topics is None:
                 log.warning(
-                    "group %s: resolving the regular expression %s exceeds the limit; keeping its topics",
+                    "group %s: cannot resolve the regular expression %s: it exceeds the limit, or google-re2 is not "
+                    "installed; keeping its topics",
                     self.group_id,
                     text,
                 )

@@ -2,8 +2,9 @@
 and which clients a subscription to metrics is for (KIP-714).
 
 Apache Kafka uses RE2/J. Here google-re2 evaluates them, an extra of the package; without it every expression is refused
-with INVALID_REGULAR_EXPRESSION (128) and a text that says what to install. What google-re2 accepts and RE2/J does not
-is refused (:func:`_check_syntax`), and its errors are given in RE2/J's words.
+with INVALID_REGULAR_EXPRESSION (128), or INVALID_CONFIG (40) for client metrics, and a text that says what to install.
+What google-re2 accepts and RE2/J does not is refused (:func:`_check_syntax`), and its errors are given in RE2/J's
+words.
 
 The time that a match takes is at most proportional to the size of the program and the length of the name. One loop
 serves all clients, so the program of an expression has at most :data:`MAX_PROGRAM_SIZE` instructions, and what all
@@ -112,7 +113,6 @@ def _program(text: str) -> Any:
         raise InvalidRegularExpressionError(f"SubscribedTopicRegex `{text[:80]}`: {INSTALL}.") from None
     if len(text) > MAX_LENGTH:
         raise _invalid(text[:80] + "...", f"longer than {MAX_LENGTH} characters")
-    _check_syntax(text)
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_MEM
@@ -121,13 +121,15 @@ def _program(text: str) -> Any:
     except re2.error as error:
         raise _invalid(text, _java_words(text, error.args[0].decode("utf-8", "replace"))) from None
     re2.purge()  # its own cache keeps 128 programs
+    _check_syntax(text)
     if program.programsize > MAX_PROGRAM_SIZE:
         raise _invalid(text, "expression too large")
     return program
 
 
 def _check_syntax(text: str) -> None:
-    """Refuse what google-re2 accepts and RE2/J does not."""
+    """Refuse what google-re2 accepts and RE2/J does not. Only for what it has accepted: with brackets that nothing
+    closes, the search for tokens would take time proportional to the square of the length."""
     names: set[str] = set()
     depth = 0
     for token in _TOKEN.finditer(text):
@@ -153,7 +155,7 @@ def _java_words(text: str, error: str) -> str:
     if kind == "trailing \\" and _is_in_class(text):
         return "invalid escape sequence"
     if kind == "invalid repetition size":
-        low, _, high = argument.strip("{}").partition(",")
+        low, _, high = argument.rstrip("?").strip("{}").partition(",")
         if int(low) <= int(high or low) <= 1000:
             return "expression too large"  # by repetition within repetition
     return _JAVA_WORDS.get(kind, kind)

@@ -411,7 +411,7 @@ class RecordAccumulator:
                     unassigned = UnassignedRecords(topic, self._clock(), self._guard)
                     topic.keep_unassigned(unassigned)
                     self.incomplete[unassigned] = None
-                unassigned.reserve(held)
+                unassigned.reserved_bytes += held  # no call: Ctrl-C may come with one, and what was taken would leak
                 unassigned.records.append(UnassignedRecord(timestamp, key, value, headers, partition, given))
                 return unassigned, len(unassigned.records) - 1
         self._signal_sender()
@@ -496,7 +496,7 @@ class RecordAccumulator:
         with self.lock:
             self.incomplete.pop(pending_records, None)
             self.memory.give(pending_records.reserved_bytes)
-            pending_records.reserve(-pending_records.reserved_bytes)
+            pending_records.reserved_bytes = 0
             has_plenty = self.memory.has_plenty()
         pending_records.release()
         if has_plenty:
@@ -630,7 +630,7 @@ class RecordAccumulator:
                     batch.builder.shrink()
                     spare = batch.reserved_bytes - OBJECT_BYTES - batch.builder.size_bytes
                     self.memory.used_bytes -= spare
-                    batch.reserve(-spare)
+                    batch.reserved_bytes -= spare  # no call between the two: with Ctrl-C there they would differ
                     self._has_news = True
         return self.memory.limit_bytes - self.memory.used_bytes
 
@@ -648,14 +648,16 @@ class RecordAccumulator:
             raise BufferFull(reserved)
         try:
             batch = ProducerBatch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
+            batch.set_limit(limit)
+            batch.reserve(reserved)
         except BaseException:  # Ctrl-C would leak the memory
             self.memory.give(reserved)
             raise
-        batch.set_limit(limit)
-        batch.reserve(reserved)
+        # No calls from here on: Ctrl-C may come with one, and a batch that is open and in no table would never be sent.
+        queue.batches_count += 1
         had_news = self._has_news
         self._has_news = True
-        queue.begin(batch)
+        queue.open = batch
         self.incomplete[batch] = None
         self._dirty[queue] = None
         # No news for the sender: what it waits for wakes it. Otherwise a producer that is faster than its broker would

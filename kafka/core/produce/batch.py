@@ -329,11 +329,6 @@ class PartitionQueue:
 
     # -- by the accumulator, under its lock ----------------------------------------------------------------------------
 
-    def begin(self, batch: ProducerBatch) -> None:
-        """``batch`` is the open one from now on."""
-        self.batches_count += 1
-        self.open = batch
-
     def close_open(self, size_bytes: int, was_filled: bool) -> None:
         """The open batch, of that size, takes no more records: it waits to be sent."""
         batch = self.open
@@ -455,6 +450,8 @@ class TopicQueues:
         self.loads_until = until
 
     def next_turn(self) -> int:
-        """The next partition of a round over those that have a leader."""
-        self.turn = (self.turn + 1) % len(self.available)
-        return self.available[self.turn]
+        """The next partition of a round over those that have a leader. Called without the lock: the loop's thread may
+        replace ``available`` meanwhile, so it is read once."""
+        available = self.available
+        self.turn = turn = (self.turn + 1) % len(available)
+        return available[turn]

@@ -302,7 +302,7 @@ class AcquiredRecords:
         held = list(self.held.values())
         said = self.acks.clear()
         for record in held:
-            record.lose()
+            record._lose()
         self.held.clear()
         self.unread.clear()
         return held, _failed_results(said, error)
@@ -397,7 +397,7 @@ class AcquiredRecords:
                 if self.held.get(record.offset) is record:
                     del self.held[record.offset]
                     self.acks.take_back(record)
-                record.lose()
+                record._lose()
         return [AcknowledgementResult(said.type, said.records, error) for said in taken.said]
 
 
@@ -405,7 +405,7 @@ def _failed_results(said: Sequence[AcknowledgedRanges], error: KafkaError) -> li
     """None of these will be on the broker, and the locks are gone; renewals need no answer besides."""
     for each in said:
         for record in each.records:
-            record.lose()
+            record._lose()
     return [
         AcknowledgementResult(each.type, each.records, error) for each in said if each.type is not AcknowledgeType.RENEW
     ]

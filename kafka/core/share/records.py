@@ -87,15 +87,15 @@ class ShareRecord:
         self.is_settled = False
         self.sizes: tuple[int, int] | None = None
 
-    def lose(self) -> None:
+    def _lose(self) -> None:
         """Its lock is gone."""
         self.lost = True
 
-    def settle(self) -> None:
+    def _settle(self) -> None:
         """It is acknowledged for good: no other acknowledgement is taken."""
         self.is_settled = True
 
-    def renew(self, lock_deadline: float) -> None:
+    def _renew(self, lock_deadline: float) -> None:
         """Its lock lasts until then."""
         self.lock_deadline = lock_deadline
 

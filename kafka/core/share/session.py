@@ -403,7 +403,7 @@ class ShareResponseHandler:
     def outcome(self) -> ShareResponseOutcome:
         """All of it."""
         for record in self.lost:
-            record.lose()
+            record._lose()
         return ShareResponseOutcome(self.records, self.answered, self.lost, self.errors, None, self._says_again)
 
     # -- records -------------------------------------------------------------------------------------------------------
@@ -500,7 +500,7 @@ class ShareResponseHandler:
             if kind is not AcknowledgeType.RENEW:
                 continue
             for record in records:
-                record.renew(self._deadline)
+                record._renew(self._deadline)
                 if record.lost:  # its time was up here while the renewal was on its way
                     offsets = (record.offset, record.offset)
                     self._scene.holding_of(partition).acks.add_ranges([offsets], AcknowledgeType.RELEASE)
@@ -676,7 +676,7 @@ class ShareSession:
             for record in over:
                 del holding.held[record.offset]
                 holding.acks.take_back(record)  # a renewal now would lock what no consumer processes
-                record.lose()
+                record._lose()
             lost += over
             deadlines += [record.lock_deadline for record in holding.held.values()]
             deadlines += [reader.lock_deadline for reader in holding.unread if reader.lock_deadline > now]
@@ -898,7 +898,7 @@ class ShareSession:
         ]
         for each in answered:
             for record in each.records:
-                record.lose()
+                record._lose()
         held, said = self._drop_everything(error)
         return ShareResponseOutcome([], answered + said, held, {}, error)
 

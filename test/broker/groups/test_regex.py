@@ -317,3 +317,17 @@ def test_more_that_is_refused(text: str, why: str) -> None:
 @pytest.mark.parametrize("text", ["a{1000}", "a{0,1000}", "a{2,2}", "[a-a]", r"a\.b", r"(?P<x>a)(?<y>b)"])
 def test_the_bounds_are_allowed(text: str) -> None:
     check_regex(text)
+
+
+@pytest.mark.parametrize("text", ["a{2,1}?", "a{1001}?", "a{2,1}", "a{1001}"])
+def test_a_count_that_cannot_be_is_refused_lazy_or_not(text: str) -> None:
+    with pytest.raises(InvalidRegularExpressionError, match="invalid repeat count"):
+        check_regex(text)
+
+
+@pytest.mark.parametrize("text", ["[" * 10_000, "[^" * 5_000, "[[:" * 3_333])
+def test_brackets_that_nothing_closes_cost_no_more_than_others(text: str) -> None:
+    """They are refused before their tokens are looked for, which would take seconds."""
+    with CpuTime() as spent, pytest.raises(InvalidRegularExpressionError):
+        check_regex(text)
+    assert spent.seconds < 0.5
