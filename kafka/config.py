@@ -161,7 +161,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             "resolve_canonical_bootstrap_servers_only: each bootstrap server's name first becomes the canonical names "
             "of its addresses, for one alias of a cluster whose servers have certificates of their own (KIP-235)."),
     Setting("client_software_name", optional(software_text), None,
-            "What the broker is told of this software, for its metrics (KIP-511); None is this package's name."),
+            "The name of this software that brokers count in their metrics (KIP-511); None is this package's."),
     Setting("client_software_version", optional(software_text), None, "The same, its version; None is this package's."),
     Setting("bootstrap_timeout_ms", optional(integer(1)), None,
             "Making the client waits until the cluster's metadata has been read, at most so long: KafkaTimeoutError "
@@ -243,7 +243,7 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             clients=_MEASURED),
     Setting("metrics_sample_window_ms", integer(1), 30_000, "Length of one of them.", "ms", clients=_MEASURED),
     Setting("metric_reporters", reporters, (),
-            "Objects, or classes of them, that are told of metrics (kafka.metrics.AbstractMetricsReporter).",
+            "Objects, or classes of them, that receive the metrics (kafka.metrics.AbstractMetricsReporter).",
             clients=_MEASURED),
     Setting("enable_metrics_push", boolean, True,
             "Push metrics to brokers that ask for them (KIP-714). Needs the extra `telemetry`; without it, none are.",

@@ -11,7 +11,7 @@ import functools
 import pathlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from test import structure
@@ -289,26 +289,38 @@ FOREIGN_WRITES = 18
 GUIDE = ROOT / "docs" / "architecture.rst"
 
 
+@functools.cache
+def parsed() -> Mapping[str, structure.Module]:
+    """The package as ``test.structure`` measures it, read once."""
+    return structure.read_modules()
+
+
 def test_a_public_class_has_a_name_of_its_own() -> None:
-    names = structure.duplicate_names(structure.read_modules())
+    names = structure.duplicate_names(parsed())
     assert {name: homes for name, homes in names.items() if name not in PAIRS} == {}
 
 
 def test_few_modules_import_one_another_in_a_circle() -> None:
     """With imports for type checkers and inside functions: what a reader has to take in at once."""
-    rings = structure.rings(structure.read_modules())
+    rings = structure.rings(parsed())
     assert [ring for ring in rings if len(ring) > LARGEST_RING] == []
 
 
 def test_an_object_is_changed_by_its_own_module() -> None:
     """The last ones are errors that learn where they happened, and messages that are not fields of ``protocol``."""
-    writes = structure.foreign_writes(structure.read_modules())
+    writes = structure.foreign_writes(parsed())
     assert len([write for write in writes if not write.startswith("kafka/tasks/")]) <= FOREIGN_WRITES, writes
 
 
 def test_a_file_that_a_text_names_is_there() -> None:
-    files = [f"/{path.relative_to(ROOT).as_posix()}" for path in ROOT.rglob("*.py") if ".tox" not in path.parts]
-    texts = [*PACKAGE.rglob("*.py"), *(ROOT / "test").rglob("*.py"), *(ROOT / "docs").rglob("*.rst")]
+    sources = [
+        *PACKAGE.rglob("*.py"),
+        *(ROOT / "test").rglob("*.py"),
+        *(ROOT / "docs").rglob("*.py"),
+        *ROOT.glob("*.py"),
+    ]
+    files = [f"/{path.relative_to(ROOT).as_posix()}" for path in sources]
+    texts = [*sources, *(ROOT / "docs").rglob("*.rst")]
     missing = []
     for text in texts:
         for name in re.findall(r"``([\w/.-]*\w\.py)``", text.read_text("utf-8")):

@@ -64,7 +64,7 @@ def read(args: argparse.Namespace, known: Collection[str] = ALL) -> dict[str, An
             raise KafkaConfigurationError(f"-X {name}: NAME=VALUE is needed")
         name = _name(name)
         if name in BY_NAME and BY_NAME[name].is_secret:
-            raise KafkaConfigurationError(f"-X {name}: everybody on the machine could read it; put it into a file")
+            raise KafkaConfigurationError(f"-X {name}: all users of the machine could read it; put it into a file")
         texts[name] = value
     settings: dict[str, Any] = {}
     for name, value in texts.items():

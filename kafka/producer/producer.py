@@ -253,7 +253,7 @@ def _holders(accumulator: RecordAccumulator) -> str:
     for pending_records in pending:
         held.setdefault((pending_records.topic, pending_records.partition), []).append(pending_records)
     if not held:
-        return "nobody any more"
+        return "no partition any more"
     most = sorted(
         held.values(), key=lambda pending: -sum(pending_records.reserved_bytes for pending_records in pending)
     )

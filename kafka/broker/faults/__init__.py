@@ -10,8 +10,7 @@ A fault is a rule: *which requests*, *which of them*, *what happens*. The same c
     broker.faults.delay("Produce", seconds=2, when="before")            # the request itself is 2 s late
     broker.faults.drop("JoinGroup", client_id="b", first=2)             # never answered; the connection stays
     broker.faults.close("Produce", when="after", nth=3)                 # written, and the acknowledgement is lost
-    broker.faults.close("Fetch", when="during")                         # the connection ends in the middle of a
-    response
+    broker.faults.close("Fetch", when="during")                         # the connection ends inside the response
     broker.faults.corrupt("Fetch", topic="t", first=1)                  # changes a byte of each record batch
     broker.faults.corrupt("Metadata", what="answer")                    # ... or of the whole response
     broker.faults.truncate("Metadata", keep=0.5)                        # a whole frame with half of the response in it

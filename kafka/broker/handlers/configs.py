@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafka.broker.config import (
     BOOLEAN,
@@ -296,6 +296,9 @@ def _check_broker_name(broker: Broker, name: str, noun: str, text: str) -> None:
 
 # -- alter -----------------------------------------------------------------------------------------------------------
 
+C = TypeVar("C", IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource)
+R = TypeVar("R")
+
 
 @handles(IncrementalAlterConfigsRequest)
 def incremental_alter_configs(
@@ -304,30 +307,41 @@ def incremental_alter_configs(
     """Each resource by itself, all of its changes or none (KIP-339); one that the request names twice is refused. One
     unknown operation on a resource that the controller alters fails all resources (see :func:`_survive`)."""
     request = call.request
-    count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
     is_lost = any(
         one.resource_type in (TOPIC, CLIENT_METRICS, GROUP) and _odd_operations(one) for one in request.resources
     )
+
+    def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
+        if is_lost:
+            _survive(broker, resource)
+        alter_resource(broker, resource, request.validate_only)
+
+    responses = _alter_each(request.resources, alter, IncrementalAlterConfigsResponse.AlterConfigsResourceResponse)
+    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+
+
+def _alter_each(resources: Sequence[C], alter: Callable[[C], None], response: Callable[..., R]) -> list[R]:
+    """Have ``alter`` change each resource, or raise its error; a ``response`` for each. A resource that the request
+    names twice is refused."""
+    count_of = Counter((one.resource_type, one.resource_name) for one in resources)
     responses = []
-    for resource in request.resources:
+    for resource in resources:
         code, text = 0, None
         try:
             if count_of[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            if is_lost:
-                _survive(broker, resource)
-            alter_resource(broker, resource, request.validate_only)
+            alter(resource)
         except BrokerResponseError as error:
             code, text = error_code(error), error_text(error) or None
         responses.append(
-            IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            response(
                 error_code=code,
                 error_message=text,
                 resource_type=resource.resource_type,
                 resource_name=resource.resource_name,
             )
         )
-    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    return responses
 
 
 def _odd_operations(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[int]:
@@ -503,24 +517,11 @@ _Change = IncrementalAlterConfigsRequest.AlterableConfig
 def alter_configs(broker: Broker, call: RequestContext[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Each resource by itself; one that the request names twice is refused."""
     request = call.request
-    count_of = Counter((one.resource_type, one.resource_name) for one in request.resources)
-    responses = []
-    for resource in request.resources:
-        code, text = 0, None
-        try:
-            if count_of[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequestError("Each resource must appear at most once.")
-            _replace(broker, resource, request.validate_only)
-        except BrokerResponseError as error:
-            code, text = error_code(error), error_text(error) or None
-        responses.append(
-            AlterConfigsResponse.AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-        )
+
+    def replace(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
+        _replace(broker, resource, request.validate_only)
+
+    responses = _alter_each(request.resources, replace, AlterConfigsResponse.AlterConfigsResourceResponse)
     return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
 
 

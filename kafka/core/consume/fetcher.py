@@ -203,8 +203,8 @@ class Fetcher:
         self._timer_numbers = count()
         self.next_deadline = inf
         self.lacks_room = False
-        """The last :meth:`poll` fetched less than it would have, until something that is buffered has been read. (So do
-        positions without ``node`` whose own buffer is full.)"""
+        """The last :meth:`poll` fetched less than it would have, until something that is buffered has been read. (The
+        same holds for positions without ``node`` whose own buffer is full.)"""
         self._topic_id_of = topic_id_of
         self._epoch_of = epoch_of
         self._is_replica = is_replica

@@ -78,7 +78,7 @@ class ProduceErrorAction(enum.Enum):
     RENUMBER = "sent again under the producer's next epoch, counted from 0"
     SPLIT = "sent again in two halves; a single record fails"
     FAIL = "its records fail with the error; what follows goes on under the next epoch"
-    FATAL = "its records fail with the error, and so does all else: this producer may not go on"
+    FATAL = "all records fail with the error: this producer may not go on"
 
 
 class ProduceErrorHandling(NamedTuple):

@@ -2,10 +2,9 @@
 
     connection           a KafkaClient for an app's settings, with a clear error when no broker answers
     admin                topics created or checked, share groups prepared: before the first job and the first heartbeat
-    backend              what an app uses: one I/O thread, a producer, the results                     (any thread)
-    results              states of jobs: the tail of the app's results partition, look-ups by bare id  (any thread)
-    worker_backend       what a worker uses, on its own loop: the next three, over one client          (the loop's
-    thread)
+    backend              what an app uses: one I/O thread, a producer, the results              (any thread)
+    results              states of jobs: the tail of the app's results partition, look-ups by bare id (any thread)
+    worker_backend       what a worker uses, on its own loop: the next three, over one client   (the loop's thread)
     delivery             leases from share groups
     publisher            records written in groups, one callback for each group
     snapshot_publisher   the worker's snapshots, written to APP.workers
