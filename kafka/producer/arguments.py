@@ -168,7 +168,7 @@ def committed_offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
         if not isinstance(where[1], int) or where[1] < 0:
             raise IllegalArgumentError(f"offsets: {where[1]!r} is not a partition of {where[0]}")
         fields = given[:3] if isinstance(given, tuple) and given else (given,)
-        what = OffsetAndMetadata(*fields)
+        what: Any = OffsetAndMetadata(*fields)  # compiled, a typed field that is no number is refused with TypeError
         if not isinstance(what.offset, int) or what.offset < 0:
             raise IllegalArgumentError(f"offsets: {what.offset!r} of {where[0]}-{where[1]} is not an offset")
         epoch = -1 if what.leader_epoch is None else what.leader_epoch

@@ -48,7 +48,7 @@ def learn_topic(
             passed_s = (yield from now()) - began
             if not may_create and isinstance(error, UnknownTopicOrPartitionError) and passed_s >= UNKNOWN_FOR_S:
                 raise UnknownTopicOrPartitionError(
-                    f"topic {topic} is not there, and allow_auto_create_topics=False keeps the client from creating it"
+                    f"topic {topic} is not there, and with allow_auto_create_topics=False the client does not create it"
                 )
             if passed_s >= timeout_s:
                 raise KafkaTimeoutError(
