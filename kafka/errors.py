@@ -250,14 +250,18 @@ class NoBrokersAvailable(RetriableError):
 
 class BrokerResponseError(KafkaError):
     """An error code in a broker's response: ``errno`` is the code, ``message`` its name in Kafka's documentation,
-    ``description`` the same in words."""
+    ``description`` the same in words. Classes without a code are bases of others; their ``errno`` is None."""
 
-    errno: int | None = None
+    errno: int = None  # type: ignore[assignment]
     message: str = ""
     description: str = ""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, code: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if code is not None:
+            cls.errno = code
+        if name is not None:
+            cls.message = name
         if "message" in vars(cls):
             cls.description = cls.message.replace("_", " ").capitalize()
 
@@ -270,679 +274,171 @@ class AuthorizationError(BrokerResponseError):
     """The principal may not do this."""
 
 
-class UnknownError(BrokerResponseError):
-    errno = -1
-    message = "UNKNOWN_SERVER_ERROR"
-
-
-class NoError(BrokerResponseError):
-    errno = 0
-    message = "NONE"
-
-
-class OffsetOutOfRangeError(BrokerResponseError):
-    errno = 1
-    message = "OFFSET_OUT_OF_RANGE"
-
-
-class CorruptRecordError(RetriableError, BrokerResponseError):
-    errno = 2
-    message = "CORRUPT_MESSAGE"
-
-
-class UnknownTopicOrPartitionError(InvalidMetadataError, BrokerResponseError):
-    errno = 3
-    message = "UNKNOWN_TOPIC_OR_PARTITION"
-
-
-class InvalidFetchRequestError(BrokerResponseError):
-    errno = 4
-    message = "INVALID_FETCH_SIZE"
-
-
-class LeaderNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    errno = 5
-    message = "LEADER_NOT_AVAILABLE"
-
-
-class NotLeaderForPartitionError(InvalidMetadataError, BrokerResponseError):
-    errno = 6
-    message = "NOT_LEADER_OR_FOLLOWER"
-
-
-class RequestTimedOutError(RetriableError, BrokerResponseError):
-    errno = 7
-    message = "REQUEST_TIMED_OUT"
-
-
-class BrokerNotAvailableError(BrokerResponseError):
-    errno = 8
-    message = "BROKER_NOT_AVAILABLE"
-
-
-class ReplicaNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    errno = 9
-    message = "REPLICA_NOT_AVAILABLE"
-
-
-class MessageSizeTooLargeError(BrokerResponseError):
-    errno = 10
-    message = "MESSAGE_TOO_LARGE"
-
-
-class StaleControllerEpochError(BrokerResponseError):
-    errno = 11
-    message = "STALE_CONTROLLER_EPOCH"
-
-
-class OffsetMetadataTooLargeError(BrokerResponseError):
-    errno = 12
-    message = "OFFSET_METADATA_TOO_LARGE"
-
-
-class NetworkExceptionError(InvalidMetadataError, BrokerResponseError):
-    errno = 13
-    message = "NETWORK_EXCEPTION"
-
-
-class CoordinatorLoadInProgressError(RetriableError, BrokerResponseError):
-    errno = 14
-    message = "COORDINATOR_LOAD_IN_PROGRESS"
-
-
-class CoordinatorNotAvailableError(RetriableError, BrokerResponseError):
-    errno = 15
-    message = "COORDINATOR_NOT_AVAILABLE"
-
-
-class NotCoordinatorError(RetriableError, BrokerResponseError):
-    errno = 16
-    message = "NOT_COORDINATOR"
-
-
-class InvalidTopicError(BrokerResponseError):
-    errno = 17
-    message = "INVALID_TOPIC_EXCEPTION"
-
-
-class RecordListTooLargeError(BrokerResponseError):
-    errno = 18
-    message = "RECORD_LIST_TOO_LARGE"
-
-
-class NotEnoughReplicasError(RetriableError, BrokerResponseError):
-    errno = 19
-    message = "NOT_ENOUGH_REPLICAS"
-
-
-class NotEnoughReplicasAfterAppendError(RetriableError, BrokerResponseError):
-    errno = 20
-    message = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
-
-
-class InvalidRequiredAcksError(BrokerResponseError):
-    errno = 21
-    message = "INVALID_REQUIRED_ACKS"
-
-
-class IllegalGenerationError(BrokerResponseError):
-    errno = 22
-    message = "ILLEGAL_GENERATION"
-
-
-class InconsistentGroupProtocolError(BrokerResponseError):
-    errno = 23
-    message = "INCONSISTENT_GROUP_PROTOCOL"
-
-
-class InvalidGroupIdError(BrokerResponseError):
-    errno = 24
-    message = "INVALID_GROUP_ID"
-
-
-class UnknownMemberIdError(BrokerResponseError):
-    errno = 25
-    message = "UNKNOWN_MEMBER_ID"
-
-
-class InvalidSessionTimeoutError(BrokerResponseError):
-    errno = 26
-    message = "INVALID_SESSION_TIMEOUT"
-
-
-class RebalanceInProgressError(BrokerResponseError):
-    errno = 27
-    message = "REBALANCE_IN_PROGRESS"
-
-
-class InvalidCommitOffsetSizeError(BrokerResponseError):
-    errno = 28
-    message = "INVALID_COMMIT_OFFSET_SIZE"
-
-
-class TopicAuthorizationFailedError(AuthorizationError):
-    errno = 29
-    message = "TOPIC_AUTHORIZATION_FAILED"
-
-
-class GroupAuthorizationFailedError(AuthorizationError):
-    errno = 30
-    message = "GROUP_AUTHORIZATION_FAILED"
-
-
-class ClusterAuthorizationFailedError(AuthorizationError):
-    errno = 31
-    message = "CLUSTER_AUTHORIZATION_FAILED"
-
-
-class InvalidTimestampError(BrokerResponseError):
-    errno = 32
-    message = "INVALID_TIMESTAMP"
-
-
-class UnsupportedSaslMechanismError(AuthenticationError, BrokerResponseError):
-    errno = 33
-    message = "UNSUPPORTED_SASL_MECHANISM"
-
-
-class IllegalSaslStateError(AuthenticationError, BrokerResponseError):
-    errno = 34
-    message = "ILLEGAL_SASL_STATE"
-
-
-class UnsupportedVersionError(BrokerResponseError):
-    errno = 35
-    message = "UNSUPPORTED_VERSION"
-
-
-class TopicAlreadyExistsError(BrokerResponseError):
-    errno = 36
-    message = "TOPIC_ALREADY_EXISTS"
-
-
-class InvalidPartitionsError(BrokerResponseError):
-    errno = 37
-    message = "INVALID_PARTITIONS"
-
-
-class InvalidReplicationFactorError(BrokerResponseError):
-    errno = 38
-    message = "INVALID_REPLICATION_FACTOR"
-
-
-class InvalidReplicationAssignmentError(BrokerResponseError):
-    errno = 39
-    message = "INVALID_REPLICA_ASSIGNMENT"
-
-
-class InvalidConfigurationError(BrokerResponseError):
-    errno = 40
-    message = "INVALID_CONFIG"
-
-
-class NotControllerError(RetriableError, BrokerResponseError):
-    errno = 41
-    message = "NOT_CONTROLLER"
-
-
-class InvalidRequestError(BrokerResponseError):
-    errno = 42
-    message = "INVALID_REQUEST"
-
-
-class UnsupportedForMessageFormatError(BrokerResponseError):
-    errno = 43
-    message = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
-
-
-class PolicyViolationError(BrokerResponseError):
-    errno = 44
-    message = "POLICY_VIOLATION"
-
-
-class OutOfOrderSequenceNumberError(BrokerResponseError):
-    errno = 45
-    message = "OUT_OF_ORDER_SEQUENCE_NUMBER"
-
-
-class DuplicateSequenceNumberError(BrokerResponseError):
-    errno = 46
-    message = "DUPLICATE_SEQUENCE_NUMBER"
-
-
-class InvalidProducerEpochError(BrokerResponseError):
-    errno = 47
-    message = "INVALID_PRODUCER_EPOCH"
-
-
-class InvalidTxnStateError(BrokerResponseError):
-    errno = 48
-    message = "INVALID_TXN_STATE"
-
-
-class InvalidProducerIdMappingError(BrokerResponseError):
-    errno = 49
-    message = "INVALID_PRODUCER_ID_MAPPING"
-
-
-class InvalidTransactionTimeoutError(BrokerResponseError):
-    errno = 50
-    message = "INVALID_TRANSACTION_TIMEOUT"
-
-
-class ConcurrentTransactionsError(RetriableError, BrokerResponseError):
-    errno = 51
-    message = "CONCURRENT_TRANSACTIONS"
-
-
-class TransactionCoordinatorFencedError(BrokerResponseError):
-    errno = 52
-    message = "TRANSACTION_COORDINATOR_FENCED"
-
-
-class TransactionalIdAuthorizationFailedError(AuthorizationError):
-    errno = 53
-    message = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-
-
-class SecurityDisabledError(BrokerResponseError):
-    errno = 54
-    message = "SECURITY_DISABLED"
-
-
-class OperationNotAttemptedError(BrokerResponseError):
-    errno = 55
-    message = "OPERATION_NOT_ATTEMPTED"
-
-
-class KafkaStorageError(InvalidMetadataError, BrokerResponseError):
-    errno = 56
-    message = "KAFKA_STORAGE_ERROR"
-
-
-class LogDirNotFoundError(BrokerResponseError):
-    errno = 57
-    message = "LOG_DIR_NOT_FOUND"
-
-
-class SaslAuthenticationFailedError(AuthenticationError, BrokerResponseError):
-    errno = 58
-    message = "SASL_AUTHENTICATION_FAILED"
-
-
-class UnknownProducerIdError(BrokerResponseError):
-    errno = 59
-    message = "UNKNOWN_PRODUCER_ID"
-
-
-class ReassignmentInProgressError(BrokerResponseError):
-    errno = 60
-    message = "REASSIGNMENT_IN_PROGRESS"
-
-
-class DelegationTokenAuthDisabledError(BrokerResponseError):
-    errno = 61
-    message = "DELEGATION_TOKEN_AUTH_DISABLED"
-
-
-class DelegationTokenNotFoundError(BrokerResponseError):
-    errno = 62
-    message = "DELEGATION_TOKEN_NOT_FOUND"
-
-
-class DelegationTokenOwnerMismatchError(BrokerResponseError):
-    errno = 63
-    message = "DELEGATION_TOKEN_OWNER_MISMATCH"
-
-
-class DelegationTokenRequestNotAllowedError(BrokerResponseError):
-    errno = 64
-    message = "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
-
-
-class DelegationTokenAuthorizationFailedError(AuthorizationError):
-    errno = 65
-    message = "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
-
-
-class DelegationTokenExpiredError(BrokerResponseError):
-    errno = 66
-    message = "DELEGATION_TOKEN_EXPIRED"
-
-
-class InvalidPrincipalTypeError(BrokerResponseError):
-    errno = 67
-    message = "INVALID_PRINCIPAL_TYPE"
-
-
-class NonEmptyGroupError(BrokerResponseError):
-    errno = 68
-    message = "NON_EMPTY_GROUP"
-
-
-class GroupIdNotFoundError(BrokerResponseError):
-    errno = 69
-    message = "GROUP_ID_NOT_FOUND"
-
-
-class FetchSessionIdNotFoundError(RetriableError, BrokerResponseError):
-    errno = 70
-    message = "FETCH_SESSION_ID_NOT_FOUND"
-
-
-class InvalidFetchSessionEpochError(RetriableError, BrokerResponseError):
-    errno = 71
-    message = "INVALID_FETCH_SESSION_EPOCH"
-
-
-class ListenerNotFoundError(InvalidMetadataError, BrokerResponseError):
-    errno = 72
-    message = "LISTENER_NOT_FOUND"
-
-
-class TopicDeletionDisabledError(BrokerResponseError):
-    errno = 73
-    message = "TOPIC_DELETION_DISABLED"
-
-
-class FencedLeaderEpochError(InvalidMetadataError, BrokerResponseError):
-    errno = 74
-    message = "FENCED_LEADER_EPOCH"
-
-
-class UnknownLeaderEpochError(InvalidMetadataError, BrokerResponseError):
-    errno = 75
-    message = "UNKNOWN_LEADER_EPOCH"
-
-
-class UnsupportedCompressionTypeError(BrokerResponseError):
-    errno = 76
-    message = "UNSUPPORTED_COMPRESSION_TYPE"
-
-
-class StaleBrokerEpochError(BrokerResponseError):
-    errno = 77
-    message = "STALE_BROKER_EPOCH"
-
-
-class OffsetNotAvailableError(RetriableError, BrokerResponseError):
-    errno = 78
-    message = "OFFSET_NOT_AVAILABLE"
-
-
-class MemberIdRequiredError(BrokerResponseError):
-    errno = 79
-    message = "MEMBER_ID_REQUIRED"
-
-
-class PreferredLeaderNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    errno = 80
-    message = "PREFERRED_LEADER_NOT_AVAILABLE"
-
-
-class GroupMaxSizeReachedError(BrokerResponseError):
-    errno = 81
-    message = "GROUP_MAX_SIZE_REACHED"
-
-
-class FencedInstanceIdError(BrokerResponseError):
-    errno = 82
-    message = "FENCED_INSTANCE_ID"
-
-
-class EligibleLeadersNotAvailableError(InvalidMetadataError, BrokerResponseError):
-    errno = 83
-    message = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
-
-
-class ElectionNotNeededError(InvalidMetadataError, BrokerResponseError):
-    errno = 84
-    message = "ELECTION_NOT_NEEDED"
-
-
-class NoReassignmentInProgressError(BrokerResponseError):
-    errno = 85
-    message = "NO_REASSIGNMENT_IN_PROGRESS"
-
-
-class GroupSubscribedToTopicError(BrokerResponseError):
-    errno = 86
-    message = "GROUP_SUBSCRIBED_TO_TOPIC"
-
-
-class InvalidRecordError(BrokerResponseError):
-    errno = 87
-    message = "INVALID_RECORD"
-
-
-class UnstableOffsetCommitError(RetriableError, BrokerResponseError):
-    errno = 88
-    message = "UNSTABLE_OFFSET_COMMIT"
-
-
-class ThrottlingQuotaExceededError(RetriableError, BrokerResponseError):
-    errno = 89
-    message = "THROTTLING_QUOTA_EXCEEDED"
-
-
-class ProducerFencedError(FatalTransactionError, BrokerResponseError):
-    errno = 90
-    message = "PRODUCER_FENCED"
-
-
-class ResourceNotFoundError(BrokerResponseError):
-    errno = 91
-    message = "RESOURCE_NOT_FOUND"
-
-
-class DuplicateResourceError(BrokerResponseError):
-    errno = 92
-    message = "DUPLICATE_RESOURCE"
-
-
-class UnacceptableCredentialError(BrokerResponseError):
-    errno = 93
-    message = "UNACCEPTABLE_CREDENTIAL"
-
-
-class InconsistentVoterSetError(BrokerResponseError):
-    errno = 94
-    message = "INCONSISTENT_VOTER_SET"
-
-
-class InvalidUpdateVersionError(BrokerResponseError):
-    errno = 95
-    message = "INVALID_UPDATE_VERSION"
-
-
-class FeatureUpdateFailedError(BrokerResponseError):
-    errno = 96
-    message = "FEATURE_UPDATE_FAILED"
-
-
-class PrincipalDeserializationFailureError(BrokerResponseError):
-    errno = 97
-    message = "PRINCIPAL_DESERIALIZATION_FAILURE"
-
-
-class SnapshotNotFoundError(BrokerResponseError):
-    errno = 98
-    message = "SNAPSHOT_NOT_FOUND"
-
-
-class PositionOutOfRangeError(BrokerResponseError):
-    errno = 99
-    message = "POSITION_OUT_OF_RANGE"
-
-
-class UnknownTopicIdError(InvalidMetadataError, BrokerResponseError):
-    errno = 100
-    message = "UNKNOWN_TOPIC_ID"
-
-
-class DuplicateBrokerRegistrationError(BrokerResponseError):
-    errno = 101
-    message = "DUPLICATE_BROKER_REGISTRATION"
-
-
-class BrokerIdNotRegisteredError(BrokerResponseError):
-    errno = 102
-    message = "BROKER_ID_NOT_REGISTERED"
-
-
-class InconsistentTopicIdError(InvalidMetadataError, BrokerResponseError):
-    errno = 103
-    message = "INCONSISTENT_TOPIC_ID"
-
-
-class InconsistentClusterIdError(BrokerResponseError):
-    errno = 104
-    message = "INCONSISTENT_CLUSTER_ID"
-
-
-class TransactionalIdNotFoundError(BrokerResponseError):
-    errno = 105
-    message = "TRANSACTIONAL_ID_NOT_FOUND"
-
-
-class FetchSessionTopicIdError(RetriableError, BrokerResponseError):
-    errno = 106
-    message = "FETCH_SESSION_TOPIC_ID_ERROR"
-
-
-class IneligibleReplicaError(BrokerResponseError):
-    errno = 107
-    message = "INELIGIBLE_REPLICA"
-
-
-class NewLeaderElectedError(BrokerResponseError):
-    errno = 108
-    message = "NEW_LEADER_ELECTED"
-
-
-class OffsetMovedToTieredStorageError(BrokerResponseError):
-    errno = 109
-    message = "OFFSET_MOVED_TO_TIERED_STORAGE"
-
-
-class FencedMemberEpochError(BrokerResponseError):
-    errno = 110
-    message = "FENCED_MEMBER_EPOCH"
-
-
-class UnreleasedInstanceIdError(BrokerResponseError):
-    errno = 111
-    message = "UNRELEASED_INSTANCE_ID"
-
-
-class UnsupportedAssignorError(BrokerResponseError):
-    errno = 112
-    message = "UNSUPPORTED_ASSIGNOR"
-
-
-class StaleMemberEpochError(BrokerResponseError):
-    errno = 113
-    message = "STALE_MEMBER_EPOCH"
-
-
-class MismatchedEndpointTypeError(BrokerResponseError):
-    errno = 114
-    message = "MISMATCHED_ENDPOINT_TYPE"
-
-
-class UnsupportedEndpointTypeError(BrokerResponseError):
-    errno = 115
-    message = "UNSUPPORTED_ENDPOINT_TYPE"
-
-
-class UnknownControllerIdError(BrokerResponseError):
-    errno = 116
-    message = "UNKNOWN_CONTROLLER_ID"
-
-
-class UnknownSubscriptionIdError(BrokerResponseError):
-    errno = 117
-    message = "UNKNOWN_SUBSCRIPTION_ID"
-
-
-class TelemetryTooLargeError(BrokerResponseError):
-    errno = 118
-    message = "TELEMETRY_TOO_LARGE"
-
-
-class InvalidRegistrationError(BrokerResponseError):
-    errno = 119
-    message = "INVALID_REGISTRATION"
-
-
-class TransactionAbortableError(AbortableTransactionError, BrokerResponseError):
-    errno = 120
-    message = "TRANSACTION_ABORTABLE"
-
-
-class InvalidRecordStateError(BrokerResponseError):
-    errno = 121
-    message = "INVALID_RECORD_STATE"
-
-
-class ShareSessionNotFoundError(RetriableError, BrokerResponseError):
-    errno = 122
-    message = "SHARE_SESSION_NOT_FOUND"
-
-
-class InvalidShareSessionEpochError(RetriableError, BrokerResponseError):
-    errno = 123
-    message = "INVALID_SHARE_SESSION_EPOCH"
-
-
-class FencedStateEpochError(BrokerResponseError):
-    errno = 124
-    message = "FENCED_STATE_EPOCH"
-
-
-class InvalidVoterKeyError(BrokerResponseError):
-    errno = 125
-    message = "INVALID_VOTER_KEY"
-
-
-class DuplicateVoterError(BrokerResponseError):
-    errno = 126
-    message = "DUPLICATE_VOTER"
-
-
-class VoterNotFoundError(BrokerResponseError):
-    errno = 127
-    message = "VOTER_NOT_FOUND"
-
-
-class InvalidRegularExpressionError(BrokerResponseError):
-    errno = 128
-    message = "INVALID_REGULAR_EXPRESSION"
-
-
-class RebootstrapRequiredError(BrokerResponseError):
-    errno = 129
-    message = "REBOOTSTRAP_REQUIRED"
-
-
-class StreamsInvalidTopologyError(BrokerResponseError):
-    errno = 130
-    message = "STREAMS_INVALID_TOPOLOGY"
-
-
-class StreamsInvalidTopologyEpochError(BrokerResponseError):
-    errno = 131
-    message = "STREAMS_INVALID_TOPOLOGY_EPOCH"
-
-
-class StreamsTopologyFencedError(BrokerResponseError):
-    errno = 132
-    message = "STREAMS_TOPOLOGY_FENCED"
-
-
-class ShareSessionLimitReachedError(RetriableError, BrokerResponseError):
-    errno = 133
-    message = "SHARE_SESSION_LIMIT_REACHED"
+# -- Kafka's error codes, in their order ------------------------------------------------------------------------------
+
+class UnknownError(BrokerResponseError, code=-1, name="UNKNOWN_SERVER_ERROR"): ...
+class NoError(BrokerResponseError, code=0, name="NONE"): ...
+class OffsetOutOfRangeError(BrokerResponseError, code=1, name="OFFSET_OUT_OF_RANGE"): ...
+class CorruptRecordError(RetriableError, BrokerResponseError, code=2, name="CORRUPT_MESSAGE"): ...
+class UnknownTopicOrPartitionError(
+    InvalidMetadataError, BrokerResponseError, code=3, name="UNKNOWN_TOPIC_OR_PARTITION"
+): ...
+class InvalidFetchRequestError(BrokerResponseError, code=4, name="INVALID_FETCH_SIZE"): ...
+class LeaderNotAvailableError(InvalidMetadataError, BrokerResponseError, code=5, name="LEADER_NOT_AVAILABLE"): ...
+class NotLeaderForPartitionError(InvalidMetadataError, BrokerResponseError, code=6, name="NOT_LEADER_OR_FOLLOWER"): ...
+class RequestTimedOutError(RetriableError, BrokerResponseError, code=7, name="REQUEST_TIMED_OUT"): ...
+class BrokerNotAvailableError(BrokerResponseError, code=8, name="BROKER_NOT_AVAILABLE"): ...
+class ReplicaNotAvailableError(InvalidMetadataError, BrokerResponseError, code=9, name="REPLICA_NOT_AVAILABLE"): ...
+class MessageSizeTooLargeError(BrokerResponseError, code=10, name="MESSAGE_TOO_LARGE"): ...
+class StaleControllerEpochError(BrokerResponseError, code=11, name="STALE_CONTROLLER_EPOCH"): ...
+class OffsetMetadataTooLargeError(BrokerResponseError, code=12, name="OFFSET_METADATA_TOO_LARGE"): ...
+class NetworkExceptionError(InvalidMetadataError, BrokerResponseError, code=13, name="NETWORK_EXCEPTION"): ...
+class CoordinatorLoadInProgressError(
+    RetriableError, BrokerResponseError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS"
+): ...
+class CoordinatorNotAvailableError(RetriableError, BrokerResponseError, code=15, name="COORDINATOR_NOT_AVAILABLE"): ...
+class NotCoordinatorError(RetriableError, BrokerResponseError, code=16, name="NOT_COORDINATOR"): ...
+class InvalidTopicError(BrokerResponseError, code=17, name="INVALID_TOPIC_EXCEPTION"): ...
+class RecordListTooLargeError(BrokerResponseError, code=18, name="RECORD_LIST_TOO_LARGE"): ...
+class NotEnoughReplicasError(RetriableError, BrokerResponseError, code=19, name="NOT_ENOUGH_REPLICAS"): ...
+class NotEnoughReplicasAfterAppendError(
+    RetriableError, BrokerResponseError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+): ...
+class InvalidRequiredAcksError(BrokerResponseError, code=21, name="INVALID_REQUIRED_ACKS"): ...
+class IllegalGenerationError(BrokerResponseError, code=22, name="ILLEGAL_GENERATION"): ...
+class InconsistentGroupProtocolError(BrokerResponseError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"): ...
+class InvalidGroupIdError(BrokerResponseError, code=24, name="INVALID_GROUP_ID"): ...
+class UnknownMemberIdError(BrokerResponseError, code=25, name="UNKNOWN_MEMBER_ID"): ...
+class InvalidSessionTimeoutError(BrokerResponseError, code=26, name="INVALID_SESSION_TIMEOUT"): ...
+class RebalanceInProgressError(BrokerResponseError, code=27, name="REBALANCE_IN_PROGRESS"): ...
+class InvalidCommitOffsetSizeError(BrokerResponseError, code=28, name="INVALID_COMMIT_OFFSET_SIZE"): ...
+class TopicAuthorizationFailedError(AuthorizationError, code=29, name="TOPIC_AUTHORIZATION_FAILED"): ...
+class GroupAuthorizationFailedError(AuthorizationError, code=30, name="GROUP_AUTHORIZATION_FAILED"): ...
+class ClusterAuthorizationFailedError(AuthorizationError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"): ...
+class InvalidTimestampError(BrokerResponseError, code=32, name="INVALID_TIMESTAMP"): ...
+class UnsupportedSaslMechanismError(
+    AuthenticationError, BrokerResponseError, code=33, name="UNSUPPORTED_SASL_MECHANISM"
+): ...
+class IllegalSaslStateError(AuthenticationError, BrokerResponseError, code=34, name="ILLEGAL_SASL_STATE"): ...
+class UnsupportedVersionError(BrokerResponseError, code=35, name="UNSUPPORTED_VERSION"): ...
+class TopicAlreadyExistsError(BrokerResponseError, code=36, name="TOPIC_ALREADY_EXISTS"): ...
+class InvalidPartitionsError(BrokerResponseError, code=37, name="INVALID_PARTITIONS"): ...
+class InvalidReplicationFactorError(BrokerResponseError, code=38, name="INVALID_REPLICATION_FACTOR"): ...
+class InvalidReplicationAssignmentError(BrokerResponseError, code=39, name="INVALID_REPLICA_ASSIGNMENT"): ...
+class InvalidConfigurationError(BrokerResponseError, code=40, name="INVALID_CONFIG"): ...
+class NotControllerError(RetriableError, BrokerResponseError, code=41, name="NOT_CONTROLLER"): ...
+class InvalidRequestError(BrokerResponseError, code=42, name="INVALID_REQUEST"): ...
+class UnsupportedForMessageFormatError(BrokerResponseError, code=43, name="UNSUPPORTED_FOR_MESSAGE_FORMAT"): ...
+class PolicyViolationError(BrokerResponseError, code=44, name="POLICY_VIOLATION"): ...
+class OutOfOrderSequenceNumberError(BrokerResponseError, code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER"): ...
+class DuplicateSequenceNumberError(BrokerResponseError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"): ...
+class InvalidProducerEpochError(BrokerResponseError, code=47, name="INVALID_PRODUCER_EPOCH"): ...
+class InvalidTxnStateError(BrokerResponseError, code=48, name="INVALID_TXN_STATE"): ...
+class InvalidProducerIdMappingError(BrokerResponseError, code=49, name="INVALID_PRODUCER_ID_MAPPING"): ...
+class InvalidTransactionTimeoutError(BrokerResponseError, code=50, name="INVALID_TRANSACTION_TIMEOUT"): ...
+class ConcurrentTransactionsError(RetriableError, BrokerResponseError, code=51, name="CONCURRENT_TRANSACTIONS"): ...
+class TransactionCoordinatorFencedError(BrokerResponseError, code=52, name="TRANSACTION_COORDINATOR_FENCED"): ...
+class TransactionalIdAuthorizationFailedError(
+    AuthorizationError, code=53, name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+): ...
+class SecurityDisabledError(BrokerResponseError, code=54, name="SECURITY_DISABLED"): ...
+class OperationNotAttemptedError(BrokerResponseError, code=55, name="OPERATION_NOT_ATTEMPTED"): ...
+class KafkaStorageError(InvalidMetadataError, BrokerResponseError, code=56, name="KAFKA_STORAGE_ERROR"): ...
+class LogDirNotFoundError(BrokerResponseError, code=57, name="LOG_DIR_NOT_FOUND"): ...
+class SaslAuthenticationFailedError(
+    AuthenticationError, BrokerResponseError, code=58, name="SASL_AUTHENTICATION_FAILED"
+): ...
+class UnknownProducerIdError(BrokerResponseError, code=59, name="UNKNOWN_PRODUCER_ID"): ...
+class ReassignmentInProgressError(BrokerResponseError, code=60, name="REASSIGNMENT_IN_PROGRESS"): ...
+class DelegationTokenAuthDisabledError(BrokerResponseError, code=61, name="DELEGATION_TOKEN_AUTH_DISABLED"): ...
+class DelegationTokenNotFoundError(BrokerResponseError, code=62, name="DELEGATION_TOKEN_NOT_FOUND"): ...
+class DelegationTokenOwnerMismatchError(BrokerResponseError, code=63, name="DELEGATION_TOKEN_OWNER_MISMATCH"): ...
+class DelegationTokenRequestNotAllowedError(
+    BrokerResponseError, code=64, name="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
+): ...
+class DelegationTokenAuthorizationFailedError(
+    AuthorizationError, code=65, name="DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+): ...
+class DelegationTokenExpiredError(BrokerResponseError, code=66, name="DELEGATION_TOKEN_EXPIRED"): ...
+class InvalidPrincipalTypeError(BrokerResponseError, code=67, name="INVALID_PRINCIPAL_TYPE"): ...
+class NonEmptyGroupError(BrokerResponseError, code=68, name="NON_EMPTY_GROUP"): ...
+class GroupIdNotFoundError(BrokerResponseError, code=69, name="GROUP_ID_NOT_FOUND"): ...
+class FetchSessionIdNotFoundError(RetriableError, BrokerResponseError, code=70, name="FETCH_SESSION_ID_NOT_FOUND"): ...
+class InvalidFetchSessionEpochError(
+    RetriableError, BrokerResponseError, code=71, name="INVALID_FETCH_SESSION_EPOCH"
+): ...
+class ListenerNotFoundError(InvalidMetadataError, BrokerResponseError, code=72, name="LISTENER_NOT_FOUND"): ...
+class TopicDeletionDisabledError(BrokerResponseError, code=73, name="TOPIC_DELETION_DISABLED"): ...
+class FencedLeaderEpochError(InvalidMetadataError, BrokerResponseError, code=74, name="FENCED_LEADER_EPOCH"): ...
+class UnknownLeaderEpochError(InvalidMetadataError, BrokerResponseError, code=75, name="UNKNOWN_LEADER_EPOCH"): ...
+class UnsupportedCompressionTypeError(BrokerResponseError, code=76, name="UNSUPPORTED_COMPRESSION_TYPE"): ...
+class StaleBrokerEpochError(BrokerResponseError, code=77, name="STALE_BROKER_EPOCH"): ...
+class OffsetNotAvailableError(RetriableError, BrokerResponseError, code=78, name="OFFSET_NOT_AVAILABLE"): ...
+class MemberIdRequiredError(BrokerResponseError, code=79, name="MEMBER_ID_REQUIRED"): ...
+class PreferredLeaderNotAvailableError(
+    InvalidMetadataError, BrokerResponseError, code=80, name="PREFERRED_LEADER_NOT_AVAILABLE"
+): ...
+class GroupMaxSizeReachedError(BrokerResponseError, code=81, name="GROUP_MAX_SIZE_REACHED"): ...
+class FencedInstanceIdError(BrokerResponseError, code=82, name="FENCED_INSTANCE_ID"): ...
+class EligibleLeadersNotAvailableError(
+    InvalidMetadataError, BrokerResponseError, code=83, name="ELIGIBLE_LEADERS_NOT_AVAILABLE"
+): ...
+class ElectionNotNeededError(InvalidMetadataError, BrokerResponseError, code=84, name="ELECTION_NOT_NEEDED"): ...
+class NoReassignmentInProgressError(BrokerResponseError, code=85, name="NO_REASSIGNMENT_IN_PROGRESS"): ...
+class GroupSubscribedToTopicError(BrokerResponseError, code=86, name="GROUP_SUBSCRIBED_TO_TOPIC"): ...
+class InvalidRecordError(BrokerResponseError, code=87, name="INVALID_RECORD"): ...
+class UnstableOffsetCommitError(RetriableError, BrokerResponseError, code=88, name="UNSTABLE_OFFSET_COMMIT"): ...
+class ThrottlingQuotaExceededError(RetriableError, BrokerResponseError, code=89, name="THROTTLING_QUOTA_EXCEEDED"): ...
+class ProducerFencedError(FatalTransactionError, BrokerResponseError, code=90, name="PRODUCER_FENCED"): ...
+class ResourceNotFoundError(BrokerResponseError, code=91, name="RESOURCE_NOT_FOUND"): ...
+class DuplicateResourceError(BrokerResponseError, code=92, name="DUPLICATE_RESOURCE"): ...
+class UnacceptableCredentialError(BrokerResponseError, code=93, name="UNACCEPTABLE_CREDENTIAL"): ...
+class InconsistentVoterSetError(BrokerResponseError, code=94, name="INCONSISTENT_VOTER_SET"): ...
+class InvalidUpdateVersionError(BrokerResponseError, code=95, name="INVALID_UPDATE_VERSION"): ...
+class FeatureUpdateFailedError(BrokerResponseError, code=96, name="FEATURE_UPDATE_FAILED"): ...
+class PrincipalDeserializationFailureError(BrokerResponseError, code=97, name="PRINCIPAL_DESERIALIZATION_FAILURE"): ...
+class SnapshotNotFoundError(BrokerResponseError, code=98, name="SNAPSHOT_NOT_FOUND"): ...
+class PositionOutOfRangeError(BrokerResponseError, code=99, name="POSITION_OUT_OF_RANGE"): ...
+class UnknownTopicIdError(InvalidMetadataError, BrokerResponseError, code=100, name="UNKNOWN_TOPIC_ID"): ...
+class DuplicateBrokerRegistrationError(BrokerResponseError, code=101, name="DUPLICATE_BROKER_REGISTRATION"): ...
+class BrokerIdNotRegisteredError(BrokerResponseError, code=102, name="BROKER_ID_NOT_REGISTERED"): ...
+class InconsistentTopicIdError(InvalidMetadataError, BrokerResponseError, code=103, name="INCONSISTENT_TOPIC_ID"): ...
+class InconsistentClusterIdError(BrokerResponseError, code=104, name="INCONSISTENT_CLUSTER_ID"): ...
+class TransactionalIdNotFoundError(BrokerResponseError, code=105, name="TRANSACTIONAL_ID_NOT_FOUND"): ...
+class FetchSessionTopicIdError(RetriableError, BrokerResponseError, code=106, name="FETCH_SESSION_TOPIC_ID_ERROR"): ...
+class IneligibleReplicaError(BrokerResponseError, code=107, name="INELIGIBLE_REPLICA"): ...
+class NewLeaderElectedError(BrokerResponseError, code=108, name="NEW_LEADER_ELECTED"): ...
+class OffsetMovedToTieredStorageError(BrokerResponseError, code=109, name="OFFSET_MOVED_TO_TIERED_STORAGE"): ...
+class FencedMemberEpochError(BrokerResponseError, code=110, name="FENCED_MEMBER_EPOCH"): ...
+class UnreleasedInstanceIdError(BrokerResponseError, code=111, name="UNRELEASED_INSTANCE_ID"): ...
+class UnsupportedAssignorError(BrokerResponseError, code=112, name="UNSUPPORTED_ASSIGNOR"): ...
+class StaleMemberEpochError(BrokerResponseError, code=113, name="STALE_MEMBER_EPOCH"): ...
+class MismatchedEndpointTypeError(BrokerResponseError, code=114, name="MISMATCHED_ENDPOINT_TYPE"): ...
+class UnsupportedEndpointTypeError(BrokerResponseError, code=115, name="UNSUPPORTED_ENDPOINT_TYPE"): ...
+class UnknownControllerIdError(BrokerResponseError, code=116, name="UNKNOWN_CONTROLLER_ID"): ...
+class UnknownSubscriptionIdError(BrokerResponseError, code=117, name="UNKNOWN_SUBSCRIPTION_ID"): ...
+class TelemetryTooLargeError(BrokerResponseError, code=118, name="TELEMETRY_TOO_LARGE"): ...
+class InvalidRegistrationError(BrokerResponseError, code=119, name="INVALID_REGISTRATION"): ...
+class TransactionAbortableError(
+    AbortableTransactionError, BrokerResponseError, code=120, name="TRANSACTION_ABORTABLE"
+): ...
+class InvalidRecordStateError(BrokerResponseError, code=121, name="INVALID_RECORD_STATE"): ...
+class ShareSessionNotFoundError(RetriableError, BrokerResponseError, code=122, name="SHARE_SESSION_NOT_FOUND"): ...
+class InvalidShareSessionEpochError(
+    RetriableError, BrokerResponseError, code=123, name="INVALID_SHARE_SESSION_EPOCH"
+): ...
+class FencedStateEpochError(BrokerResponseError, code=124, name="FENCED_STATE_EPOCH"): ...
+class InvalidVoterKeyError(BrokerResponseError, code=125, name="INVALID_VOTER_KEY"): ...
+class DuplicateVoterError(BrokerResponseError, code=126, name="DUPLICATE_VOTER"): ...
+class VoterNotFoundError(BrokerResponseError, code=127, name="VOTER_NOT_FOUND"): ...
+class InvalidRegularExpressionError(BrokerResponseError, code=128, name="INVALID_REGULAR_EXPRESSION"): ...
+class RebootstrapRequiredError(BrokerResponseError, code=129, name="REBOOTSTRAP_REQUIRED"): ...
+class StreamsInvalidTopologyError(BrokerResponseError, code=130, name="STREAMS_INVALID_TOPOLOGY"): ...
+class StreamsInvalidTopologyEpochError(BrokerResponseError, code=131, name="STREAMS_INVALID_TOPOLOGY_EPOCH"): ...
+class StreamsTopologyFencedError(BrokerResponseError, code=132, name="STREAMS_TOPOLOGY_FENCED"): ...
+class ShareSessionLimitReachedError(
+    RetriableError, BrokerResponseError, code=133, name="SHARE_SESSION_LIMIT_REACHED"
+): ...
 
 
 class IllegalTopicError(InvalidTopicError, IllegalArgumentError):
@@ -980,10 +476,8 @@ RecordTooLargeError = MessageSizeTooLargeError
 def _by_code() -> dict[int, type[BrokerResponseError]]:
     classes: dict[int, type[BrokerResponseError]] = {}
     for value in list(globals().values()):
-        if isinstance(value, type) and issubclass(value, BrokerResponseError) and "errno" in vars(value):
-            code = value.errno
-            if code is not None:
-                classes[code] = value
+        if isinstance(value, type) and issubclass(value, BrokerResponseError) and vars(value).get("errno") is not None:
+            classes[vars(value)["errno"]] = value
     return classes
 
 
@@ -1002,7 +496,7 @@ def for_code(code: int) -> type[BrokerResponseError]:
 
 @lru_cache(maxsize=1024)  # a response of a million partitions may have a different code for each
 def _unheard_of(code: int) -> type[BrokerResponseError]:
-    return type("UnknownError", (UnknownError,), {"errno": code, "message": f"UNKNOWN_CODE_{code}"})
+    return type("UnknownError", (UnknownError,), {}, code=code, name=f"UNKNOWN_CODE_{code}")
 
 
 def as_abortable(error: BaseException, hint: str = "") -> AbortableTransactionError:
