@@ -152,8 +152,7 @@ def transaction_recoveries_rows() -> Rows:
         TransactionErrorAction,
         TransactionRequestKind,
         produce_error_action,
-        transaction_error_action,
-    )
+        )
 
     shown = {
         TransactionErrorAction.RETRY: "again", TransactionErrorAction.QUICKLY: "again, soon",
@@ -168,25 +167,23 @@ def transaction_recoveries_rows() -> Rows:
             action = produce_error_action(error("x"), is_first=True, is_numbered=True)
             if action in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
                 return "again" if action is ProduceErrorAction.RETRY else "it is there"
-        return shown[transaction_error_action(api, error("x"))]
+        return shown[TRANSACTION_ERROR_ACTIONS[api].action_for(error("x"))]
 
     asked = [api for api in TransactionRequestKind if api is not TransactionRequestKind.FIND]
     yield ("error", "code", *(api.value for api in asked))
-    named = {error for rows in TRANSACTION_ERROR_ACTIONS.values() for error in rows if "errno" in vars(error)}
-    for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
-        yield f"``{error.__name__}``", str(error.errno), *(cell(api, error) for api in asked)  # type: ignore[attr-defined]
+    for error in _broker_errors(TRANSACTION_ERROR_ACTIONS.values()):
+        yield f"``{error.__name__}``", str(error.errno), *(cell(api, error) for api in asked)
 
 
 def group_reactions_rows() -> Rows:
     """What a member of a classic group does about an error of the coordinator's."""
-    from kafka.core.group.classic import HEARTBEAT_ERRORS, JOIN_ERRORS, SYNC_ERRORS, classic_error_action
+    from kafka.core.group.classic import HEARTBEAT_ERRORS, JOIN_ERRORS, SYNC_ERRORS
 
     tables = {"JoinGroup": JOIN_ERRORS, "SyncGroup": SYNC_ERRORS, "Heartbeat": HEARTBEAT_ERRORS}
     yield ("error", "code", *tables)
-    named = {error for table in tables.values() for error in table}
-    for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
-        reactions = (classic_error_action(error("x"), table) for table in tables.values())
-        yield f"``{error.__name__}``", str(error.errno), *(_escaped(one.value) for one in reactions)  # type: ignore[attr-defined]
+    for error in _broker_errors(tables.values()):
+        reactions = (table.action_for(error("x")) for table in tables.values())
+        yield f"``{error.__name__}``", str(error.errno), *(_escaped(one.value) for one in reactions)
 
 
 def offset_errors_rows() -> Rows:
@@ -199,39 +196,45 @@ def offset_errors_rows() -> Rows:
 
     tables = {"OffsetCommit": COMMIT_ERROR_ACTIONS, "OffsetFetch": OFFSET_FETCH_ERROR_ACTIONS}
     yield ("error", "code", *tables, "raised as")
-    named = {error for table in tables.values() for error in table.rows}
-    for error in sorted(named, key=lambda each: each.errno):  # type: ignore[attr-defined]
+    for error in _broker_errors(tables.values()):
         actions = (table.action_for(error("x")) for table in tables.values())
         raised = REPLACED_ERRORS.get(error, error)
         yield (
-            f"``{error.__name__}``", str(error.errno),  # type: ignore[attr-defined]
+            f"``{error.__name__}``", str(error.errno),
             *(_escaped(one.value) for one in actions), f"``{raised.__name__}``",
         )  # fmt: skip
 
 
 def share_reactions_rows() -> Rows:
     """What a share consumer does about an error, by the place that it is told in."""
-    from kafka.core.share.membership import SHARE_HEARTBEAT_ERROR_ACTIONS
+    from kafka.core.group.heartbeat import SHARE_HEARTBEAT_ERRORS, HeartbeatErrorAction
     from kafka.core.share.session import ACKNOWLEDGE_ERRORS, SHARE_FETCH_ERRORS, SHARE_PARTITION_ERRORS
-    from kafka.errors import for_code
 
     tables: dict[str, Any] = {
         "whole answer": SHARE_FETCH_ERRORS, "partition": SHARE_PARTITION_ERRORS,
-        "acknowledgements": ACKNOWLEDGE_ERRORS, "heartbeat": SHARE_HEARTBEAT_ERROR_ACTIONS,
+        "acknowledgements": ACKNOWLEDGE_ERRORS, "heartbeat": SHARE_HEARTBEAT_ERRORS,
     }  # fmt: skip
     words = {
         "locks_gone": "locks are gone", "again": "said again", "one_by_one": "said one by one", "told": "raised",
-        "final": "the end", "fatal": "the end", "rejoin": "joins anew", "coordinator": "looks for the coordinator",
+        "tell": "raised", "final": "the end", "coordinator": "looks for the coordinator",
     }  # fmt: skip
+    actions = {HeartbeatErrorAction.REJOIN: "joins anew", HeartbeatErrorAction.GIVE_UP: "the end"}
     yield ("error", "code", *tables)
-    for code in sorted({code for table in tables.values() for code in table}):
+    for error in _broker_errors(tables.values()):
         cells = []
         for table in tables.values():
-            row = table.get(code)
+            row = table.rows.get(error)
             found = [word for name, word in words.items() if getattr(row, name, False)]
+            found += [actions[row.action]] if getattr(row, "action", None) in actions else []
             nothing = "" if row is None else "refused" if table is ACKNOWLEDGE_ERRORS else "tried again"
             cells.append(", ".join(found) or nothing)
-        yield f"``{for_code(code).__name__}``", str(code), *cells
+        yield f"``{error.__name__}``", str(error.errno), *cells
+
+
+def _broker_errors(tables: Iterable[Any]) -> list[Any]:
+    """The error classes with a row in one of the tables that stand for a code, in the order of the codes."""
+    named: set[Any] = {error for table in tables for error in table.rows if getattr(error, "errno", None)}
+    return sorted(named, key=lambda error: error.errno)
 
 
 def states_rows(name: str) -> Rows:

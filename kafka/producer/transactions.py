@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from kafka.client import KafkaClient
 from kafka.core.dialogue import ByVersion, Dialogue, Forget, Sleep, Wait, send
 from kafka.core.partitions import by_topic
-from kafka.core.produce.errors import TransactionErrorAction, TransactionRequestKind, transaction_error_action
+from kafka.core.produce.errors import TRANSACTION_ERROR_ACTIONS, TransactionErrorAction, TransactionRequestKind
 from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.sender import Sender
 from kafka.core.produce.transactions import TransactionManager
@@ -81,12 +81,18 @@ _COMMIT_OFFSETS: Final[dict[int, _Versions]] = {1: (None, 4), 2: (5, None)}
 _END: Final[dict[int, _Versions]] = {1: (None, 4), 2: (5, None)}
 """Transaction version -> versions of the request: its version is what tells the broker which protocol is spoken."""
 
-_SEVERITY: Final = (
-    (TransactionErrorAction.FENCED,), (TransactionErrorAction.FATAL, TransactionErrorAction.AGAIN),
-    (TransactionErrorAction.BUMP, TransactionErrorAction.ABORT), (TransactionErrorAction.FIND,),
-    (TransactionErrorAction.QUICKLY, TransactionErrorAction.RETRY),
-)  # fmt: skip
-"""Which of several partitions' errors decides: the gravest."""
+_SEVERITY: Final = {
+    TransactionErrorAction.FENCED: 0,
+    TransactionErrorAction.FATAL: 1,
+    TransactionErrorAction.AGAIN: 1,
+    TransactionErrorAction.BUMP: 2,
+    TransactionErrorAction.ABORT: 2,
+    TransactionErrorAction.FIND: 3,
+    TransactionErrorAction.QUICKLY: 4,
+    TransactionErrorAction.RETRY: 4,
+}
+"""Which of several partitions' errors decides: the gravest, the first of these. What was not attempted since another
+partition failed says nothing."""
 
 _HINTS: Final[dict[type[KafkaError], str]] = {
     InvalidTransactionTimeoutError: "transaction_timeout_ms is above the broker's transaction.max.timeout.ms",
@@ -248,7 +254,7 @@ class TransactionDialogues:
         api: TransactionRequestKind,
         target: Coordinator,
         build: Callable[[], Request[R] | ByVersion[R]],
-        read: Callable[[R], Iterable[int]],
+        read: Callable[[R], list[int]],
         versions: _Versions = (None, None),
     ) -> Dialogue[R]:
         """Send until it is answered well, or an error says that this is the end. ``read`` gives the error codes."""
@@ -267,12 +273,12 @@ class TransactionDialogues:
             except KafkaError as fault:  # no response, or no coordinator known
                 asked, error = TransactionRequestKind.FIND, fault
             else:
-                refused = self._gravest(api, [code for code in read(answer) if code])
+                refused = _gravest(api, read(answer))
                 if refused is None:
                     self.last_error = None
                     return answer
                 asked, error = api, refused
-            recovery = transaction_error_action(asked, error)
+            recovery = TRANSACTION_ERROR_ACTIONS[asked].action_for(error)
             if not recovery.is_retry:
                 raise machine.failed(asked, error) from error
             self.last_error = error
@@ -282,19 +288,15 @@ class TransactionDialogues:
             waits = self._quick if recovery is TransactionErrorAction.QUICKLY else self._backoff
             yield Sleep(waits.delay_s(failures))
 
-    def _gravest(self, api: TransactionRequestKind, codes: list[int]) -> KafkaError | None:
-        errors: list[KafkaError] = [_refusal(api, code) for code in codes]
-        for kinds in _SEVERITY:
-            for error in errors:
-                if transaction_error_action(api, error) in kinds and not isinstance(error, OperationNotAttemptedError):
-                    return error
-        return errors[0] if errors else None
 
-
-def _refusal(api: TransactionRequestKind, code: int) -> KafkaError:
-    kind = for_code(code)
-    hint = _HINTS.get(kind)
-    return kind(f"{api.value}: {hint}" if hint else api.value)
+def _gravest(api: TransactionRequestKind, codes: list[int]) -> KafkaError | None:
+    """The error that decides, of the codes that are not 0."""
+    errors: list[KafkaError] = []
+    for kind in map(for_code, filter(None, codes)):
+        errors.append(kind(f"{api.value}: {_HINTS[kind]}" if kind in _HINTS else api.value))
+    decisive = [each for each in errors if not isinstance(each, OperationNotAttemptedError)] or errors
+    table = TRANSACTION_ERROR_ACTIONS[api]
+    return min(decisive, key=lambda error: _SEVERITY[table.action_for(error)], default=None)
 
 
 def _codes_of_partitions(answer: AddPartitionsToTxnResponse) -> list[int]:

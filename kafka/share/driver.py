@@ -34,11 +34,11 @@ from kafka.core.share.acknowledgements import AcknowledgementResult, AcquiredRec
 from kafka.core.share.membership import HeartbeatOutcome, ShareMembership, ShareMemberState
 from kafka.core.share.records import AcknowledgeType, ShareRecord, TopicIdPartition, consecutive_runs
 from kafka.core.share.session import (
+    SHARE_FETCH_ERRORS,
+    SHARE_PARTITION_ERRORS,
     FetchDemand,
     ShareResponseOutcome,
     ShareSession,
-    share_fetch_error_handling,
-    share_partition_error_handling,
 )
 from kafka.errors import (
     GroupIdNotFoundError,
@@ -448,7 +448,7 @@ class ShareConsumerDriver:
         if outcome.partition_errors:
             self._leaders.refresh()
         if outcome.error is not None:
-            reaction = share_fetch_error_handling(outcome.error)
+            reaction = SHARE_FETCH_ERRORS.action_for(outcome.error)
             if reaction.final:
                 self._give_up(outcome.error)
             else:
@@ -470,7 +470,7 @@ class ShareConsumerDriver:
     def _partition_failed(self, partition: TopicIdPartition, error: KafkaError) -> None:
         topic = self._client.cluster.topic_name_for_id(partition.topic_id) or partition.topic_id
         text = f"{self.group_id}: {topic}:{partition.partition}: {error}"
-        is_told = share_partition_error_handling(error).told
+        is_told = SHARE_PARTITION_ERRORS.action_for(error).told
         log.log(logging.ERROR if is_told else logging.INFO, "%s", text)
         if is_told:
             self._events.on_trouble(error)

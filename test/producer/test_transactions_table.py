@@ -12,11 +12,11 @@ import pytest
 
 from kafka import KafkaProducer, TopicPartition
 from kafka.core.produce.errors import (
+    TRANSACTION_ERROR_ACTIONS,
     ProduceErrorAction,
     TransactionErrorAction,
     TransactionRequestKind,
     produce_error_action,
-    transaction_error_action,
 )
 from kafka.core.states import TransactionPhase
 from kafka.errors import (
@@ -87,7 +87,7 @@ def outcome_of(api: TransactionRequestKind, code: int) -> TransactionErrorAction
         action = produce_error_action(error, is_first=True, is_numbered=True)
         if action in (ProduceErrorAction.RETRY, ProduceErrorAction.SUCCEEDED):
             return None
-    recovery = transaction_error_action(api, error)
+    recovery = TRANSACTION_ERROR_ACTIONS[api].action_for(error)
     return None if recovery.is_retry else recovery
 
 

@@ -54,11 +54,12 @@ from kafka.core.group.protocol import (
     write_assignment,
     write_subscription,
 )
-from kafka.core.retry import Backoff, RetryAction, classify
+from kafka.core.retry import Backoff, ErrorTable
 from kafka.errors import (
     BrokerResponseError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    CorrelationIdError,
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
     GroupMaxSizeReachedError,
@@ -67,14 +68,19 @@ from kafka.errors import (
     IllegalStateError,
     InconsistentGroupProtocolError,
     InvalidGroupIdError,
+    InvalidMetadataError,
     InvalidRequestError,
     InvalidSessionTimeoutError,
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
     MemberIdRequiredError,
+    NotControllerError,
     NotCoordinatorError,
     RebalanceInProgressError,
+    RequestTimedOutError,
+    RetriableError,
+    UnknownBrokerIdError,
     UnknownMemberIdError,
     UnsupportedVersionError,
     for_code,
@@ -137,11 +143,12 @@ class MemberSession:
         return min(self._over_at, self._beat_at) if may_beat else self._over_at
 
 
-# What a member of a classic group does about each error: a table for each request, and a rule for no answer.
+# What a member of a classic group does about each error, and when there is no answer: a table for each request.
 #
 # Apache Kafka's Java client is the reference. Where that throws out of every ``poll`` and tries again in the next, the
-# error is reported and tried again after a pause (``REPORT``); only what cannot become better by itself is final. What
-# a table lacks is reported if Kafka does not call it retriable. A test walks the tables (``test_classic_errors.py``).
+# error is reported and tried again after a pause (``REPORT``); only what cannot become better by itself is final. A
+# broker's error without a row is reported if Kafka does not call it retriable. A test walks the tables
+# (``test_classic_errors.py``).
 
 
 class ClassicErrorAction(Enum):
@@ -157,36 +164,43 @@ class ClassicErrorAction(Enum):
     GIVE_UP = "tell the user; this member is at its end"
 
 
-ClassicErrorTable = Mapping[type[KafkaError], ClassicErrorAction]
-
-_ANY_REQUEST_ERRORS: Final[ClassicErrorTable] = {
-    CoordinatorLoadInProgressError: ClassicErrorAction.RETRY,
-    CoordinatorNotAvailableError: ClassicErrorAction.FIND_COORDINATOR,
-    NotCoordinatorError: ClassicErrorAction.FIND_COORDINATOR,
-    GroupAuthorizationFailedError: ClassicErrorAction.REPORT,  # the right may be granted
-    InvalidGroupIdError: ClassicErrorAction.GIVE_UP,
-    UnsupportedVersionError: ClassicErrorAction.GIVE_UP,
-    InvalidRequestError: ClassicErrorAction.GIVE_UP,
-    # another process has this group_instance_id: never fight for it (KIP-345)
-    FencedInstanceIdError: ClassicErrorAction.GIVE_UP,
-    UnknownMemberIdError: ClassicErrorAction.NEW_MEMBER,
-    # the id may still be good: the group need not wait for its expiry
-    IllegalGenerationError: ClassicErrorAction.NEW_GENERATION,
-    RebalanceInProgressError: ClassicErrorAction.REJOIN,
-}
-JOIN_ERRORS: Final[ClassicErrorTable] = {
-    **_ANY_REQUEST_ERRORS,
-    MemberIdRequiredError: ClassicErrorAction.TAKE_ID,  # KIP-394
-    InconsistentGroupProtocolError: ClassicErrorAction.REPORT,  # the others may change or leave
-    GroupMaxSizeReachedError: ClassicErrorAction.REPORT,
-    InvalidSessionTimeoutError: ClassicErrorAction.GIVE_UP,
-}
-# KIP-559
-SYNC_ERRORS: Final[ClassicErrorTable] = {
-    **_ANY_REQUEST_ERRORS,
-    InconsistentGroupProtocolError: ClassicErrorAction.REPORT,
-}
-HEARTBEAT_ERRORS: Final[ClassicErrorTable] = _ANY_REQUEST_ERRORS
+HEARTBEAT_ERRORS: Final = ErrorTable(
+    {
+        CoordinatorLoadInProgressError: ClassicErrorAction.RETRY,
+        CoordinatorNotAvailableError: ClassicErrorAction.FIND_COORDINATOR,
+        NotCoordinatorError: ClassicErrorAction.FIND_COORDINATOR,
+        GroupAuthorizationFailedError: ClassicErrorAction.REPORT,  # the right may be granted
+        InvalidGroupIdError: ClassicErrorAction.GIVE_UP,
+        UnsupportedVersionError: ClassicErrorAction.GIVE_UP,
+        InvalidRequestError: ClassicErrorAction.GIVE_UP,
+        # another process has this group_instance_id: never fight for it (KIP-345)
+        FencedInstanceIdError: ClassicErrorAction.GIVE_UP,
+        UnknownMemberIdError: ClassicErrorAction.NEW_MEMBER,
+        # the id may still be good: the group need not wait for its expiry
+        IllegalGenerationError: ClassicErrorAction.NEW_GENERATION,
+        RebalanceInProgressError: ClassicErrorAction.REJOIN,
+        # no answer, or that of a broker which does not lead: the coordinator may be another one by now
+        NotControllerError: ClassicErrorAction.FIND_COORDINATOR,
+        RequestTimedOutError: ClassicErrorAction.FIND_COORDINATOR,
+        KafkaTimeoutError: ClassicErrorAction.FIND_COORDINATOR,
+        InvalidMetadataError: ClassicErrorAction.FIND_COORDINATOR,
+        RetriableError: ClassicErrorAction.RETRY,
+        UnknownBrokerIdError: ClassicErrorAction.GIVE_UP,
+        CorrelationIdError: ClassicErrorAction.GIVE_UP,
+        BrokerResponseError: ClassicErrorAction.REPORT,
+    },
+    # what is no answer of a broker: the request cannot be written, the client is closed, no broker lets us in
+    otherwise=ClassicErrorAction.GIVE_UP,
+)
+# KIP-559; the others may change or leave
+SYNC_ERRORS: Final = HEARTBEAT_ERRORS.extended({InconsistentGroupProtocolError: ClassicErrorAction.REPORT})
+JOIN_ERRORS: Final = SYNC_ERRORS.extended(
+    {
+        MemberIdRequiredError: ClassicErrorAction.TAKE_ID,  # KIP-394
+        GroupMaxSizeReachedError: ClassicErrorAction.REPORT,
+        InvalidSessionTimeoutError: ClassicErrorAction.GIVE_UP,
+    }
+)
 
 
 ERROR_HINTS: Final[Mapping[type[KafkaError], str]] = {
@@ -205,21 +219,6 @@ def error_with_hint(code: int, text: str) -> KafkaError:
     """The error of ``code``, with its hint behind ``text``."""
     cls = for_code(code)
     return cls(f"{text}: {ERROR_HINTS[cls]}" if cls in ERROR_HINTS else text)
-
-
-def classic_error_action(error: BaseException, table: ClassicErrorTable) -> ClassicErrorAction:
-    """What ``table`` says about it, the nearest base class first; else what its kind suggests."""
-    for cls in type(error).__mro__:
-        found = table.get(cls)
-        if found is not None:
-            return found
-    recovery = classify(error)
-    if isinstance(error, KafkaTimeoutError) or recovery in (RetryAction.FIND_COORDINATOR, RetryAction.REFRESH):
-        return ClassicErrorAction.FIND_COORDINATOR  # no answer, or a broker's: it may be another one by now
-    if recovery is RetryAction.RETRY:
-        return ClassicErrorAction.RETRY
-    # What is no answer of a broker's: the request cannot be written, the client is closed, no broker lets us in.
-    return ClassicErrorAction.REPORT if isinstance(error, BrokerResponseError) else ClassicErrorAction.GIVE_UP
 
 
 # Whether a member of a classic group has to join, why, and when it may: the waits between attempts.
@@ -492,7 +491,7 @@ class InFlightGroupRequest(NamedTuple):
 ENDED_PHASES: Final = (ClassicPhase.LEFT, ClassicPhase.FATAL)
 REBALANCING_PHASES: Final = (ClassicPhase.JOINING, ClassicPhase.ASSIGNING, ClassicPhase.SYNCING)
 SETTLED_PHASES: Final = (ClassicPhase.UNJOINED, ClassicPhase.STABLE)
-_ERROR_TABLES: Final[Mapping[str, ClassicErrorTable]] = {
+_ERROR_TABLES: Final = {
     "join": JOIN_ERRORS,
     "sync": SYNC_ERRORS,
     "heartbeat": HEARTBEAT_ERRORS,
@@ -966,7 +965,7 @@ class ClassicMember:
         """Applies the error table of the request's ``kind`` (see :class:`ClassicErrorAction`) to a failed request. Any
         failure but a heartbeat's ends the join that is under way. ``member_id``: the one that came with
         MEMBER_ID_REQUIRED (KIP-394)."""
-        reaction = classic_error_action(error, _ERROR_TABLES[kind])
+        reaction = _ERROR_TABLES[kind].action_for(error)
         if kind == "heartbeat" and reaction is ClassicErrorAction.REJOIN:
             self._heard(now)
             if self._phase is ClassicPhase.STABLE:

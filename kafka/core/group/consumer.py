@@ -10,7 +10,7 @@
 
 What a heartbeat says is in :class:`ConsumerHeartbeats`. What the answer assigns is carried out step by step
 (``consumer.py``), and each step is acknowledged at once by a heartbeat that says what is owned. What answers make of
-the member is at the end of this file, what errors mean in a table. One request is in flight at a
+the member is at the end of this file, what errors mean in ``heartbeat.py``. One request is in flight at a
 time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
 
 Static members (KIP-345, as KIP-848 has it) leave with the epoch -2, which keeps their place for a session. A place is
@@ -28,6 +28,16 @@ from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from kafka.core.group.heartbeat import (
+    CONSUMER_HEARTBEAT_ERRORS,
+    CONSUMER_JOIN_ERRORS,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NO_RESPONSE_ACTIONS,
+    STATIC_LEAVE_EPOCH,
+    UNASSIGNED_HEARTBEAT_S,
+    HeartbeatErrorAction,
+)
 from kafka.core.group.machine import (
     NO_GENERATION,
     Assign,
@@ -43,12 +53,9 @@ from kafka.core.group.machine import (
     TopicSnapshot,
 )
 from kafka.core.partitions import by_topic, check_assigned
-from kafka.core.retry import Backoff, interval_s
+from kafka.core.retry import Backoff, RetryAction, interval_s
 from kafka.errors import (
-    AuthenticationError,
     BrokerResponseError,
-    IllegalArgumentError,
-    IllegalStateError,
     KafkaError,
     KafkaProtocolError,
     UnsupportedFieldError,
@@ -58,86 +65,6 @@ from kafka.errors import (
 from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response
-
-# What a member of a group of the consumer group protocol makes of the broker's error codes (KIP-848,
-# "ConsumerGroupHeartbeat").
-#
-#     RETRY    say everything again, later            REJOIN   the partitions are lost; join anew, with epoch 0
-#     GIVE_UP  the partitions are lost; the error is raised to the user
-#
-# The same as Apache Kafka's Java client does, but for a group that has vanished, which is joined anew, and a static
-# member that finds itself in its own place (:class:`ConsumerMember`). Another code is one more row; one that is in no
-# row goes by its ``retriable``.
-
-
-COORDINATOR_LOAD_IN_PROGRESS: Final = 14
-COORDINATOR_NOT_AVAILABLE: Final = 15
-NOT_COORDINATOR: Final = 16
-UNSUPPORTED_VERSION: Final = 35
-GROUP_ID_NOT_FOUND: Final = 69
-FENCED_MEMBER_EPOCH: Final = 110
-UNRELEASED_INSTANCE_ID: Final = 111
-
-
-class HeartbeatErrorAction(Enum):
-    """See the module."""
-
-    RETRY = "retry"
-    REJOIN = "rejoin"
-    GIVE_UP = "give up"
-
-
-class HeartbeatErrorHandling(NamedTuple):
-    """``at_once``: the first in a row is not waited after. ``after_s``: wait at least so long. ``coordinator``: it is
-    another one. ``tell``: the error is reported to the user though the member goes on. ``is_member``: the group still
-    has this member.
-    """
-
-    then: HeartbeatErrorAction
-    at_once: bool = False
-    after_s: float = 0.0
-    coordinator: bool = False
-    tell: bool = False
-    is_member: bool = True
-
-
-HEARTBEAT_ERROR_HANDLING: Final[Mapping[int, HeartbeatErrorHandling]] = {
-    COORDINATOR_LOAD_IN_PROGRESS: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY),
-    COORDINATOR_NOT_AVAILABLE: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, coordinator=True),
-    NOT_COORDINATOR: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, at_once=True, coordinator=True),
-    # TOPIC_AUTHORIZATION_FAILED: rights may be granted
-    29: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, after_s=1.0, tell=True),
-    # STALE_MEMBER_EPOCH: the response to the next one has the epoch
-    113: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, at_once=True),
-    # UNKNOWN_MEMBER_ID: its session was over
-    25: HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, at_once=True, is_member=False),
-    FENCED_MEMBER_EPOCH: HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, at_once=True),
-    24: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),  # INVALID_GROUP_ID
-    30: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # GROUP_AUTHORIZATION_FAILED
-    # the feature group.version is off
-    UNSUPPORTED_VERSION: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),
-    42: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # INVALID_REQUEST
-    81: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),  # GROUP_MAX_SIZE_REACHED
-    # FENCED_INSTANCE_ID: another one has the instance id now
-    82: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),
-    # another one has the instance id still
-    UNRELEASED_INSTANCE_ID: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False),
-    112: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # UNSUPPORTED_ASSIGNOR
-    128: HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP),  # INVALID_REGULAR_EXPRESSION
-}
-_GROUP_DELETED: Final = HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, at_once=True, is_member=False)
-_GROUP_OF_ANOTHER_TYPE: Final = HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP)
-
-
-def heartbeat_error_handling(error: BrokerResponseError, is_member: bool) -> HeartbeatErrorHandling:
-    """What to do about an answer. ``is_member``: the request was of a member with an epoch, no join."""
-    code = error.errno or 0
-    if code == GROUP_ID_NOT_FOUND:
-        return _GROUP_DELETED if is_member else _GROUP_OF_ANOTHER_TYPE
-    return HEARTBEAT_ERROR_HANDLING.get(code) or HeartbeatErrorHandling(
-        HeartbeatErrorAction.RETRY if error.retriable else HeartbeatErrorAction.GIVE_UP
-    )
-
 
 # What a member of a group of the consumer group protocol holds, and the next step to what the broker told it to hold
 # (KIP-848).
@@ -259,11 +186,6 @@ class AssignmentReconciler:
 # :class:`ConsumerMember`'s part.
 
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-STATIC_LEAVE_EPOCH: Final = -2
-
-
 class ConsumerHeartbeats:
     """Of one member. ``rebalance_timeout_ms``: the time that the broker allows for a revocation."""
 
@@ -341,15 +263,9 @@ def _topic_partitions(partitions: Iterable[IdPartition]) -> list[ConsumerGroupHe
 
 log = logging.getLogger(__name__)
 
-UNASSIGNED_HEARTBEAT_S: Final = 0.1
-"""To the next heartbeat of a member without partitions, doubled with each up to the broker's interval: the broker
-resolves regular expressions after its answer, and assigns once a second at most (4.3), so the next one often has
-what this one lacks."""
 LEAVE_ATTEMPTS: Final = 2
 """A request that leaves is tried so often. The group finds out by itself, later."""
 
-_FATAL_ERRORS: Final = (AuthenticationError, BrokerResponseError, IllegalArgumentError, IllegalStateError)
-"""What ends the membership when it comes instead of an answer, and is not retriable."""
 _NO_PROTOCOL: Final = (
     "group_protocol='consumer': the broker does not offer the consumer group protocol of KIP-848, which needs Apache "
     "Kafka 4.0 or later with the feature group.version at 1 or above. Set group_protocol='classic', or upgrade it"
@@ -673,9 +589,7 @@ class ConsumerMember:
         if isinstance(error, (UnsupportedVersionError, UnsupportedFieldError)):
             has_pattern = isinstance(error, UnsupportedFieldError) and self._wanted.pattern is not None
             error = UnsupportedVersionError(_NO_PATTERNS if has_pattern else _NO_PROTOCOL)
-            is_hopeless = True
-        else:
-            is_hopeless = isinstance(error, _FATAL_ERRORS) and not error.retriable
+        is_hopeless = NO_RESPONSE_ACTIONS.action_for(error) is RetryAction.GIVE_UP
         if said.is_leave:
             self._leave_again(is_hopeless, now)
         elif is_hopeless and isinstance(error, KafkaError):
@@ -727,24 +641,25 @@ class ConsumerMember:
         self._due_at = now if self._heartbeats.has_news else now + next_s
 
     def _refused(self, error: BrokerResponseError, said: SentHeartbeat, now: float) -> None:
-        reaction = heartbeat_error_handling(error, self._epoch > JOIN_EPOCH)
+        is_member = self._epoch > JOIN_EPOCH
+        reaction = (CONSUMER_HEARTBEAT_ERRORS if is_member else CONSUMER_JOIN_ERRORS).action_for(error)
         self._heartbeats.resend_all()
         if reaction.coordinator:
             self._effects.append(ForgetCoordinator(error))
         if said.is_leave:
-            self._leave_again(reaction.then is not HeartbeatErrorAction.RETRY, now)
+            self._leave_again(reaction.action is not HeartbeatErrorAction.RETRY, now)
             return
-        if reaction.then is HeartbeatErrorAction.RETRY:
+        if reaction.action is HeartbeatErrorAction.RETRY:
             if reaction.tell:
                 self._effects.append(ReportError(error))
             self._put_off(now, reaction.at_once, reaction.after_s)
-        elif reaction.then is HeartbeatErrorAction.REJOIN:
+        elif reaction.action is HeartbeatErrorAction.REJOIN:
             log.info("group %s: member %s rejoins: %s", self.group_id, self.member_id, error)
             self._fence(reaction.is_member, now, reaction.at_once)
         else:
-            if error.errno == UNSUPPORTED_VERSION:
+            if isinstance(error, UnsupportedVersionError):
                 error = UnsupportedVersionError(_NO_PROTOCOL)
-            self._give_up(error, reaction.is_member and self._epoch > JOIN_EPOCH)
+            self._give_up(error, reaction.is_member and is_member)
 
     def _fence(self, is_known: bool, now: float, at_once: bool) -> None:
         """The group does not count on this member any more. ``is_known``: but still has it."""

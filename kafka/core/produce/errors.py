@@ -201,7 +201,7 @@ PRODUCER_ID_ERROR_ACTIONS: Final = ErrorTable(
 """By error, in the order of the codes."""
 
 
-# What to do about an error in a transaction: data first, one function that reads it.
+# What to do about an error in a transaction: a table for each request.
 #
 #     RETRY     wait, then send the same request again
 #     QUICKLY   the same after a shorter wait: the broker is about to be done with the last transaction
@@ -212,11 +212,11 @@ PRODUCER_ID_ERROR_ACTIONS: Final = ErrorTable(
 #     FENCED    another producer has the transactional id (ProducerFencedError, which is fatal)
 #     FATAL     this producer has no transactions any more (a FatalTransactionError)
 #
-# An error that is not named goes by its class: retriable ones RETRY (connections that fail: FIND); others as the
-# request's row in :data:`OTHER_TRANSACTION_ERROR`. The documentation's table is drawn from here. During an abort
-# nothing is left to abort: then ABORT and BUMP of EndTxn are FATAL (:meth:`TransactionManager.failed`).
+# The documentation's table is drawn from here. During an abort nothing is left to abort: then ABORT and BUMP of EndTxn
+# are FATAL (:meth:`TransactionManager.failed`).
 #
-# A new code, or a request that learns one, is an entry in :data:`TRANSACTION_ERROR_ACTIONS`; the test walks all of it.
+# A new code, or a request that learns one, is a row of its table in :data:`TRANSACTION_ERROR_ACTIONS`; the test walks
+# all of it.
 #
 # INVALID_PRODUCER_EPOCH in Produce is abortable: after a timeout at the broker it looks like a fence, and the abort
 # finds out which it is (KIP-588).
@@ -253,90 +253,85 @@ class TransactionErrorAction(enum.Enum):
         return self in (TransactionErrorAction.RETRY, TransactionErrorAction.QUICKLY, TransactionErrorAction.FIND)
 
 
-_COORDINATOR: Final[dict[type[BaseException], TransactionErrorAction]] = {
-    CoordinatorNotAvailableError: TransactionErrorAction.FIND,
-    NotCoordinatorError: TransactionErrorAction.FIND,
-    ConcurrentTransactionsError: TransactionErrorAction.QUICKLY,
-    InvalidProducerEpochError: TransactionErrorAction.FENCED,  # what coordinators before 2.7 call it
-    ProducerFencedError: TransactionErrorAction.FENCED,
-    TransactionAbortableError: TransactionErrorAction.ABORT,
+_NO_RESPONSE_ROWS: Final[dict[type[BaseException], TransactionErrorAction]] = {
+    # another coordinator may have taken the place of this one
+    KafkaConnectionError: TransactionErrorAction.FIND,
+    KafkaTimeoutError: TransactionErrorAction.FIND,
+    RequestTimedOutError: TransactionErrorAction.FIND,
+    UnknownBrokerIdError: TransactionErrorAction.FIND,
 }
-
-TRANSACTION_ERROR_ACTIONS: Final[dict[TransactionRequestKind, dict[type[BaseException], TransactionErrorAction]]] = {
-    TransactionRequestKind.INIT: {
-        **_COORDINATOR,
-        TransactionalIdAuthorizationFailedError: TransactionErrorAction.AGAIN,
-        ClusterAuthorizationFailedError: TransactionErrorAction.AGAIN,
-        TransactionAbortableError: TransactionErrorAction.RETRY,  # there is nothing to abort yet
-    },
-    TransactionRequestKind.ADD_PARTITIONS: {
-        **_COORDINATOR,
-        TransactionalIdAuthorizationFailedError: TransactionErrorAction.FATAL,
-        InvalidTxnStateError: TransactionErrorAction.FATAL,
-        InvalidProducerIdMappingError: TransactionErrorAction.FATAL,
-        UnknownProducerIdError: TransactionErrorAction.BUMP,
-        TopicAuthorizationFailedError: TransactionErrorAction.ABORT,
-        OperationNotAttemptedError: TransactionErrorAction.ABORT,
-    },
-    TransactionRequestKind.ADD_OFFSETS: {
-        **_COORDINATOR,
-        UnknownProducerIdError: TransactionErrorAction.BUMP,
-        GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
-    },
-    TransactionRequestKind.COMMIT_OFFSETS: {
-        **_COORDINATOR,
-        RequestTimedOutError: TransactionErrorAction.FIND,
-        GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
-        FencedInstanceIdError: TransactionErrorAction.ABORT,
-        UnknownMemberIdError: TransactionErrorAction.ABORT,
-        IllegalGenerationError: TransactionErrorAction.ABORT,
-    },
-    TransactionRequestKind.END: {
-        **_COORDINATOR,
-        UnknownProducerIdError: TransactionErrorAction.BUMP,
-    },
-    TransactionRequestKind.FIND: {
+_COORDINATOR_ERRORS: Final = ErrorTable(
+    {
+        **_NO_RESPONSE_ROWS,
+        CoordinatorNotAvailableError: TransactionErrorAction.FIND,
+        NotCoordinatorError: TransactionErrorAction.FIND,
+        ConcurrentTransactionsError: TransactionErrorAction.QUICKLY,
+        InvalidProducerEpochError: TransactionErrorAction.FENCED,  # what coordinators before 2.7 call it
         ProducerFencedError: TransactionErrorAction.FENCED,
-        GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
         TransactionAbortableError: TransactionErrorAction.ABORT,
     },
-    TransactionRequestKind.PRODUCE: {
-        ProducerFencedError: TransactionErrorAction.FENCED,
-        ClusterAuthorizationFailedError: TransactionErrorAction.FATAL,
-        TransactionalIdAuthorizationFailedError: TransactionErrorAction.FATAL,
-        InvalidProducerIdMappingError: TransactionErrorAction.FATAL,
-        UnsupportedVersionError: TransactionErrorAction.FATAL,
-        IncompatibleBrokerVersion: TransactionErrorAction.FATAL,
-    },
+    retry=TransactionErrorAction.RETRY,
+    otherwise=TransactionErrorAction.FATAL,
+)
+
+TRANSACTION_ERROR_ACTIONS: Final[dict[TransactionRequestKind, ErrorTable[TransactionErrorAction]]] = {
+    TransactionRequestKind.INIT: _COORDINATOR_ERRORS.extended(
+        {
+            TransactionalIdAuthorizationFailedError: TransactionErrorAction.AGAIN,
+            ClusterAuthorizationFailedError: TransactionErrorAction.AGAIN,
+            TransactionAbortableError: TransactionErrorAction.RETRY,  # there is nothing to abort yet
+        }
+    ),
+    TransactionRequestKind.ADD_PARTITIONS: ErrorTable(
+        {
+            **_COORDINATOR_ERRORS.rows,
+            TransactionalIdAuthorizationFailedError: TransactionErrorAction.FATAL,
+            InvalidTxnStateError: TransactionErrorAction.FATAL,
+            InvalidProducerIdMappingError: TransactionErrorAction.FATAL,
+            UnsupportedVersionError: TransactionErrorAction.FATAL,
+            UnknownProducerIdError: TransactionErrorAction.BUMP,
+            TopicAuthorizationFailedError: TransactionErrorAction.ABORT,
+            OperationNotAttemptedError: TransactionErrorAction.ABORT,
+        },
+        retry=TransactionErrorAction.RETRY,
+        otherwise=TransactionErrorAction.ABORT,
+    ),
+    TransactionRequestKind.ADD_OFFSETS: _COORDINATOR_ERRORS.extended(
+        {
+            UnknownProducerIdError: TransactionErrorAction.BUMP,
+            GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
+        }
+    ),
+    TransactionRequestKind.COMMIT_OFFSETS: _COORDINATOR_ERRORS.extended(
+        {
+            GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
+            FencedInstanceIdError: TransactionErrorAction.ABORT,
+            UnknownMemberIdError: TransactionErrorAction.ABORT,
+            IllegalGenerationError: TransactionErrorAction.ABORT,
+        }
+    ),
+    TransactionRequestKind.END: _COORDINATOR_ERRORS.extended({UnknownProducerIdError: TransactionErrorAction.BUMP}),
+    TransactionRequestKind.FIND: ErrorTable(
+        {
+            **_NO_RESPONSE_ROWS,
+            ProducerFencedError: TransactionErrorAction.FENCED,
+            GroupAuthorizationFailedError: TransactionErrorAction.ABORT,
+            TransactionAbortableError: TransactionErrorAction.ABORT,
+        },
+        retry=TransactionErrorAction.RETRY,
+        otherwise=TransactionErrorAction.FATAL,
+    ),
+    # Of a batch that is not tried any more, whatever its error is; which are tried again, PRODUCE_ERROR_HANDLING says.
+    TransactionRequestKind.PRODUCE: ErrorTable(
+        {
+            ProducerFencedError: TransactionErrorAction.FENCED,
+            ClusterAuthorizationFailedError: TransactionErrorAction.FATAL,
+            TransactionalIdAuthorizationFailedError: TransactionErrorAction.FATAL,
+            InvalidProducerIdMappingError: TransactionErrorAction.FATAL,
+            UnsupportedVersionError: TransactionErrorAction.FATAL,
+            IncompatibleBrokerVersion: TransactionErrorAction.FATAL,
+        },
+        otherwise=TransactionErrorAction.ABORT,
+        exact=True,
+    ),
 }
-"""Request -> error -> recovery, where it does not follow from the error's class. For Produce: of a batch that is not
-tried any more, whatever its error is (what is tried again, ``errors.py`` says)."""
-
-OTHER_TRANSACTION_ERROR: Final[dict[TransactionRequestKind, TransactionErrorAction]] = {
-    TransactionRequestKind.INIT: TransactionErrorAction.FATAL,
-    TransactionRequestKind.ADD_PARTITIONS: TransactionErrorAction.ABORT,
-    TransactionRequestKind.ADD_OFFSETS: TransactionErrorAction.FATAL,
-    TransactionRequestKind.COMMIT_OFFSETS: TransactionErrorAction.FATAL,
-    TransactionRequestKind.END: TransactionErrorAction.FATAL,
-    TransactionRequestKind.FIND: TransactionErrorAction.FATAL,
-    TransactionRequestKind.PRODUCE: TransactionErrorAction.ABORT,
-}
-"""For an error that is neither named nor retriable."""
-
-LOST_REQUEST_ERRORS: Final = (KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, UnknownBrokerIdError)
-"""No answer from the coordinator: another may have taken its place."""
-
-
-def transaction_error_action(api: TransactionRequestKind, error: BaseException) -> TransactionErrorAction:
-    """What to do about the error of this request."""
-    found = TRANSACTION_ERROR_ACTIONS[api].get(type(error))
-    if found is not None:
-        return found
-    if api is not TransactionRequestKind.PRODUCE:
-        if isinstance(error, LOST_REQUEST_ERRORS):
-            return TransactionErrorAction.FIND
-        if getattr(error, "retriable", False):
-            return TransactionErrorAction.RETRY
-        if isinstance(error, UnsupportedVersionError):
-            return TransactionErrorAction.FATAL
-    return OTHER_TRANSACTION_ERROR[api]

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kafka.core.produce.batch import PartitionQueue, ProducerBatch
-from kafka.core.produce.errors import TransactionErrorAction, TransactionRequestKind, transaction_error_action
+from kafka.core.produce.errors import TRANSACTION_ERROR_ACTIONS, TransactionErrorAction, TransactionRequestKind
 from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.states import TRANSACTION_PHASES, States, TransactionPhase
 from kafka.errors import (
@@ -183,7 +183,8 @@ class TransactionManager:
         but would also fence a producer that has taken over meanwhile (seen on 0.11.0.3 and 1.1.1)."""
         if batch.sequence >= 0:
             self._rewinds.setdefault(batch.queue, 0 if isinstance(error, UnknownProducerIdError) else batch.sequence)
-        if transaction_error_action(TransactionRequestKind.PRODUCE, error) is not TransactionErrorAction.ABORT:
+        action = TRANSACTION_ERROR_ACTIONS[TransactionRequestKind.PRODUCE].action_for(error)
+        if action is not TransactionErrorAction.ABORT:
             self.failed(TransactionRequestKind.PRODUCE, error)
         elif batch.sequence >= 0 and self.version < 2 and not self.can_bump and batch.in_doubt:
             doubt = "the records may be in the log or not, and the broker gives no new epoch"
@@ -271,7 +272,7 @@ class TransactionManager:
 
     def failed(self, api: TransactionRequestKind, error: BaseException) -> BaseException:
         """A request has failed, and is not tried again. What to raise to the user."""
-        recovery = transaction_error_action(api, error)
+        recovery = TRANSACTION_ERROR_ACTIONS[api].action_for(error)
         if self.state is TransactionPhase.FATAL_ERROR:
             assert self.error is not None
             return as_fatal(self.error)

@@ -18,30 +18,26 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kafka.core.partitions import check_assigned
-from kafka.core.retry import interval_s
-from kafka.core.share.records import TopicIdPartition
-from kafka.errors import (
-    AuthenticationError,
-    BrokerResponseError,
-    IllegalArgumentError,
-    IllegalStateError,
-    KafkaError,
-    KafkaProtocolError,
-    for_code,
+from kafka.core.group.heartbeat import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NO_RESPONSE_ACTIONS,
+    SHARE_HEARTBEAT_ERRORS,
+    SHARE_JOIN_ERRORS,
+    UNASSIGNED_HEARTBEAT_S,
+    HeartbeatErrorAction,
 )
+from kafka.core.partitions import check_assigned
+from kafka.core.retry import RetryAction, interval_s
+from kafka.core.share.records import TopicIdPartition
+from kafka.errors import BrokerResponseError, KafkaError, KafkaProtocolError, for_code
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-UNASSIGNED_HEARTBEAT_S: Final = 0.1
-"""Between heartbeats while nothing is assigned."""
 UNASSIGNED_HEARTBEATS: Final = 100
 """After so many of them in a row the broker's interval will do: there may be fewer partitions than members."""
 BACKOFF_S: Final = 0.1
 """Between attempts after an error, doubled for each in a row."""
 BACKOFF_MAX_S: Final = 1.0
-FULL_GROUP_S: Final = 5.0
 INTERVAL_S: Final = 5.0
 """Between heartbeats until a response has it (``group.share.heartbeat.interval.ms``)."""
 
@@ -54,38 +50,6 @@ class ShareMemberState(Enum):
     LEAVING = "leaving"
     LEFT = "left"
     FATAL = "fatal"
-
-
-class ShareHeartbeatErrorAction(NamedTuple):
-    """What an error asks for. ``after_s`` 0: at once, if it is the first in a row. ``rejoin``: from epoch 0;
-    ``coordinator``: look for it again; ``fatal``: give up; ``told``: go on, but the user has to know.
-    """
-
-    after_s: float = BACKOFF_S
-    rejoin: bool = False
-    coordinator: bool = False
-    fatal: bool = False
-    told: bool = False
-
-
-SHARE_HEARTBEAT_ERROR_ACTIONS: Final[dict[int, ShareHeartbeatErrorAction]] = {
-    14: ShareHeartbeatErrorAction(),  # COORDINATOR_LOAD_IN_PROGRESS
-    15: ShareHeartbeatErrorAction(coordinator=True),  # COORDINATOR_NOT_AVAILABLE
-    16: ShareHeartbeatErrorAction(after_s=0, coordinator=True),  # NOT_COORDINATOR
-    25: ShareHeartbeatErrorAction(after_s=0, rejoin=True),  # UNKNOWN_MEMBER_ID
-    110: ShareHeartbeatErrorAction(after_s=0, rejoin=True),  # FENCED_MEMBER_EPOCH
-    29: ShareHeartbeatErrorAction(after_s=5.0, told=True),  # TOPIC_AUTHORIZATION_FAILED: rights may be granted
-    # GROUP_MAX_SIZE_REACHED: members may leave
-    81: ShareHeartbeatErrorAction(after_s=FULL_GROUP_S, rejoin=True, told=True),
-    24: ShareHeartbeatErrorAction(fatal=True),  # INVALID_GROUP_ID
-    30: ShareHeartbeatErrorAction(fatal=True),  # GROUP_AUTHORIZATION_FAILED
-    35: ShareHeartbeatErrorAction(fatal=True),  # UNSUPPORTED_VERSION: the feature share.version is off
-    42: ShareHeartbeatErrorAction(fatal=True),  # INVALID_REQUEST
-}
-_GROUP_ID_NOT_FOUND: Final = 69
-_FATAL_ERRORS: Final = (AuthenticationError, BrokerResponseError, IllegalArgumentError, IllegalStateError)
-"""What ends the membership when it comes instead of an answer, and is not retriable: the broker lacks the API or
-refuses to name a coordinator, the request cannot be written, the client is closed."""
 
 
 class HeartbeatOutcome(NamedTuple):
@@ -185,8 +149,7 @@ class ShareMembership:
         """Take in the answer to the last request."""
         said = self._take_said()
         if response.error_code:
-            error = for_code(response.error_code)(response.error_message or "")
-            return self._on_error_code(response.error_code, error, said, now)
+            return self._refused(for_code(response.error_code)(response.error_message or ""), said, now)
         self.failures = 0
         self.answered_at = now
         if said.leaving:
@@ -226,44 +189,36 @@ class ShareMembership:
         self._full = True
         if said.leaving:
             return self._has_left(now)
-        if isinstance(error, _FATAL_ERRORS) and not error.retriable and self.state is not ShareMemberState.LEAVING:
+        is_final = NO_RESPONSE_ACTIONS.action_for(error) is RetryAction.GIVE_UP
+        if is_final and self.state is not ShareMemberState.LEAVING:
             return self.give_up(error)
-        self._due_at = now + self._delay_s(BACKOFF_S)
+        self._due_at = now + self._delay_s()
         return HeartbeatOutcome(None, error, lost_coordinator=True)
 
-    def _on_error_code(
-        self, code: int, error: BrokerResponseError, said: _SentHeartbeat, now: float
-    ) -> HeartbeatOutcome:
-        if code == _GROUP_ID_NOT_FOUND:
-            # With an epoch the group has vanished; without one it exists, as a group of another type.
-            recovery = (
-                ShareHeartbeatErrorAction(after_s=0, rejoin=True)
-                if self.epoch > JOIN_EPOCH
-                else ShareHeartbeatErrorAction(fatal=True)
-            )
-        else:
-            recovery = SHARE_HEARTBEAT_ERROR_ACTIONS.get(code, ShareHeartbeatErrorAction(fatal=not error.retriable))
+    def _refused(self, error: BrokerResponseError, said: _SentHeartbeat, now: float) -> HeartbeatOutcome:
+        table = SHARE_HEARTBEAT_ERRORS if self.epoch > JOIN_EPOCH else SHARE_JOIN_ERRORS
+        action, at_once, after_s, coordinator, tell, _ = table.action_for(error)
         self._full = True
-        if (recovery.rejoin or recovery.fatal) and (said.leaving or self.state is ShareMemberState.LEAVING):
+        if action is not HeartbeatErrorAction.RETRY and (said.leaving or self.state is ShareMemberState.LEAVING):
             return self._has_left(now)  # the group does not have us, or does not want us
-        if recovery.fatal:
+        if action is HeartbeatErrorAction.GIVE_UP:
             return self.give_up(error)
-        if recovery.rejoin:
+        if action is HeartbeatErrorAction.REJOIN:
             self._forgotten()
             self._eager = 0
-        self._due_at = now + self._delay_s(recovery.after_s)
-        return HeartbeatOutcome(None, error, recovery.coordinator, recovery.told)
+        self._due_at = now + self._delay_s(at_once, after_s)
+        return HeartbeatOutcome(None, error, coordinator, tell)
 
     def _take_said(self) -> _SentHeartbeat:
         said, self._said = self._said, None
         assert said is not None, "no request is out"
         return said
 
-    def _delay_s(self, least_s: float) -> float:
-        """A first error is retried as its recovery says; errors in a row wait longer, whatever they are."""
+    def _delay_s(self, at_once: bool = False, after_s: float = 0.0) -> float:
+        """A first error is retried as its row says; errors in a row wait longer, whatever they are."""
         self.failures += 1
         repeated_s = BACKOFF_S * 2.0 ** min(self.failures - 2, 10) if self.failures > 1 else 0.0
-        return max(least_s, min(repeated_s, BACKOFF_MAX_S))
+        return max(0.0 if at_once else BACKOFF_S, after_s, min(repeated_s, BACKOFF_MAX_S))
 
     def _forgotten(self) -> None:
         self.epoch = JOIN_EPOCH

@@ -39,6 +39,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
+from kafka.core.retry import ErrorTable
 from kafka.core.share.acknowledgements import (
     Acknowledged,
     AcknowledgementRange,
@@ -56,7 +57,37 @@ from kafka.core.share.records import (
     ShareRecord,
     TopicIdPartition,
 )
-from kafka.errors import AuthenticationError, BrokerResponseError, IllegalStateError, KafkaError, UnknownError, for_code
+from kafka.errors import (
+    AuthenticationError,
+    BrokerResponseError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    CorruptRecordError,
+    FencedLeaderEpochError,
+    GroupAuthorizationFailedError,
+    IllegalStateError,
+    InconsistentTopicIdError,
+    InvalidRecordStateError,
+    InvalidRequestError,
+    InvalidShareSessionEpochError,
+    KafkaError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    NotLeaderForPartitionError,
+    OffsetNotAvailableError,
+    ReplicaNotAvailableError,
+    RequestTimedOutError,
+    RetriableError,
+    ShareSessionLimitReachedError,
+    ShareSessionNotFoundError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+    for_code,
+)
 from kafka.protocol.share import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -170,17 +201,16 @@ def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicId
     return found
 
 
-# What each error of a share session's answers asks for, one row for each code (KIP-932; kafka.common.protocol.Errors).
+# What each error of a share session's answers asks for, one row for each (KIP-932; kafka.common.protocol.Errors).
 #
-# Three places of an answer have a code, and the same number means different things there:
+# Three places of an answer have a code, and the same error means different things there:
 #
 #     the whole answer          SHARE_FETCH_ERRORS      the session is opened anew; locks, acknowledgements: see the row
 #     a fetched partition       SHARE_PARTITION_ERRORS  it is left alone, and the cluster's metadata is read again
 #     its acknowledgements      ACKNOWLEDGE_ERRORS      refused, or sent again: one by one, or later
 #
-# What is not in a table goes by the error's class (:func:`share_fetch_error_handling` and its like): retriable errors
-# are tried again and kept from the user, others are reported. Heartbeats have a table of their own in
-# ``membership.py``. The documentation draws these.
+# Retriable errors without a row are tried again and kept from the user, others are reported. Heartbeats have tables of
+# their own in ``core/group/heartbeat.py``. The documentation draws these.
 
 
 BACKOFF_S: Final = 0.1
@@ -223,75 +253,71 @@ class AcknowledgeErrorHandling(NamedTuple):
     again: bool = False
 
 
-SHARE_FETCH_ERRORS: Final[dict[int, ShareFetchErrorHandling]] = {
-    # SHARE_SESSION_NOT_FOUND: the broker saw the connection end, or was restarted
-    122: ShareFetchErrorHandling(locks_gone=True),
-    123: ShareFetchErrorHandling(again=True),  # INVALID_SHARE_SESSION_EPOCH: an answer was lost
-    133: ShareFetchErrorHandling(),  # SHARE_SESSION_LIMIT_REACHED: a place may become free
-    29: ShareFetchErrorHandling(told=True),  # TOPIC_AUTHORIZATION_FAILED: rights may be granted
-    42: ShareFetchErrorHandling(told=True),  # INVALID_REQUEST: a fault of ours
-    30: ShareFetchErrorHandling(told=True, final=True),  # GROUP_AUTHORIZATION_FAILED
-    # UNSUPPORTED_VERSION: the feature share.version is off, or the broker too old
-    35: ShareFetchErrorHandling(told=True, final=True),
-}
+SHARE_FETCH_ERRORS: Final = ErrorTable(
+    {
+        ShareSessionNotFoundError: ShareFetchErrorHandling(locks_gone=True),  # the broker saw the connection end
+        InvalidShareSessionEpochError: ShareFetchErrorHandling(again=True),  # an answer was lost
+        ShareSessionLimitReachedError: ShareFetchErrorHandling(),  # a place may become free
+        TopicAuthorizationFailedError: ShareFetchErrorHandling(told=True),  # rights may be granted
+        InvalidRequestError: ShareFetchErrorHandling(told=True),  # a fault of ours
+        GroupAuthorizationFailedError: ShareFetchErrorHandling(told=True, final=True),
+        # the feature share.version is off, or the broker too old
+        UnsupportedVersionError: ShareFetchErrorHandling(told=True, final=True),
+        AuthenticationError: ShareFetchErrorHandling(told=True, final=True),  # not let in
+        IllegalStateError: ShareFetchErrorHandling(told=True, final=True),  # the client is closed
+        UnknownError: ShareFetchErrorHandling(),
+        RetriableError: ShareFetchErrorHandling(),
+        BrokerResponseError: ShareFetchErrorHandling(told=True),
+    },
+    otherwise=ShareFetchErrorHandling(),
+)
+"""Also for an error that comes in place of an answer."""
 
-SHARE_PARTITION_ERRORS: Final[dict[int, SharePartitionErrorHandling]] = {
-    6: SharePartitionErrorHandling(locks_gone=True),  # NOT_LEADER_OR_FOLLOWER
-    74: SharePartitionErrorHandling(locks_gone=True),  # FENCED_LEADER_EPOCH
-    3: SharePartitionErrorHandling(locks_gone=True),  # UNKNOWN_TOPIC_OR_PARTITION
-    100: SharePartitionErrorHandling(locks_gone=True),  # UNKNOWN_TOPIC_ID: deleted; a topic made anew has another id
-    103: SharePartitionErrorHandling(),  # INCONSISTENT_TOPIC_ID
-    56: SharePartitionErrorHandling(),  # KAFKA_STORAGE_ERROR
-    9: SharePartitionErrorHandling(),  # REPLICA_NOT_AVAILABLE
-    78: SharePartitionErrorHandling(),  # OFFSET_NOT_AVAILABLE
-    75: SharePartitionErrorHandling(),  # UNKNOWN_LEADER_EPOCH
-    -1: SharePartitionErrorHandling(),  # UNKNOWN_SERVER_ERROR
-    29: SharePartitionErrorHandling(told=True),  # TOPIC_AUTHORIZATION_FAILED
-    # CORRUPT_MESSAGE
-    2: SharePartitionErrorHandling(told=True, rest_s=UNREADABLE_BACKOFF_S, rest_max_s=UNREADABLE_BACKOFF_S),
-}
+_UNREADABLE: Final = SharePartitionErrorHandling(
+    told=True, rest_s=UNREADABLE_BACKOFF_S, rest_max_s=UNREADABLE_BACKOFF_S
+)
+SHARE_PARTITION_ERRORS: Final = ErrorTable(
+    {
+        NotLeaderForPartitionError: SharePartitionErrorHandling(locks_gone=True),
+        FencedLeaderEpochError: SharePartitionErrorHandling(locks_gone=True),
+        UnknownTopicOrPartitionError: SharePartitionErrorHandling(locks_gone=True),
+        # deleted; a topic made anew has another id
+        UnknownTopicIdError: SharePartitionErrorHandling(locks_gone=True),
+        InconsistentTopicIdError: SharePartitionErrorHandling(),
+        KafkaStorageError: SharePartitionErrorHandling(),
+        ReplicaNotAvailableError: SharePartitionErrorHandling(),
+        OffsetNotAvailableError: SharePartitionErrorHandling(),
+        UnknownLeaderEpochError: SharePartitionErrorHandling(),
+        UnknownError: SharePartitionErrorHandling(),
+        TopicAuthorizationFailedError: SharePartitionErrorHandling(told=True),
+        CorruptRecordError: _UNREADABLE,
+        RetriableError: SharePartitionErrorHandling(),
+        BrokerResponseError: SharePartitionErrorHandling(told=True),
+    },
+    otherwise=_UNREADABLE,  # no broker's error: our own trouble with its records
+)
 
-ACKNOWLEDGE_ERRORS: Final[dict[int, AcknowledgeErrorHandling]] = {
-    # INVALID_RECORD_STATE: a lock is gone, or renewals are switched off
-    121: AcknowledgeErrorHandling(one_by_one=True),
-    42: AcknowledgeErrorHandling(one_by_one=True),  # INVALID_REQUEST: an offset was never acquired
-    6: AcknowledgeErrorHandling(locks_gone=True),  # NOT_LEADER_OR_FOLLOWER
-    74: AcknowledgeErrorHandling(locks_gone=True),  # FENCED_LEADER_EPOCH
-    # UNKNOWN_TOPIC_OR_PARTITION: the leader has moved, or the topic is gone
-    3: AcknowledgeErrorHandling(locks_gone=True),
-    100: AcknowledgeErrorHandling(locks_gone=True),  # UNKNOWN_TOPIC_ID
-    7: AcknowledgeErrorHandling(again=True),  # REQUEST_TIMED_OUT: the group's state could not be written in time
-    14: AcknowledgeErrorHandling(again=True),  # COORDINATOR_LOAD_IN_PROGRESS
-    15: AcknowledgeErrorHandling(again=True),  # COORDINATOR_NOT_AVAILABLE: nor now
-    16: AcknowledgeErrorHandling(again=True),  # NOT_COORDINATOR
-    -1: AcknowledgeErrorHandling(),  # UNKNOWN_SERVER_ERROR: it may have been written
-    29: AcknowledgeErrorHandling(),  # TOPIC_AUTHORIZATION_FAILED
-}
-
-
-def share_fetch_error_handling(error: KafkaError) -> ShareFetchErrorHandling:
-    """What an error of the whole answer asks for, or one that came in place of an answer."""
-    if isinstance(error, BrokerResponseError) and error.errno in SHARE_FETCH_ERRORS:
-        return SHARE_FETCH_ERRORS[error.errno]
-    if isinstance(error, (AuthenticationError, IllegalStateError)):  # not let in; the client is closed
-        return ShareFetchErrorHandling(told=True, final=True)
-    return ShareFetchErrorHandling(told=isinstance(error, BrokerResponseError) and _is_grave(error))
-
-
-def share_partition_error_handling(error: KafkaError) -> SharePartitionErrorHandling:
-    """What an error of a fetched partition asks for. One that is no broker's is our own trouble with its records."""
-    if not isinstance(error, BrokerResponseError):
-        return SHARE_PARTITION_ERRORS[2]
-    return SHARE_PARTITION_ERRORS.get(error.errno or 0) or SharePartitionErrorHandling(told=_is_grave(error))
-
-
-def acknowledge_error_handling(error: BrokerResponseError) -> AcknowledgeErrorHandling:
-    """What an error of a partition's acknowledgements asks for."""
-    return ACKNOWLEDGE_ERRORS.get(error.errno or 0) or AcknowledgeErrorHandling(again=error.retriable)
-
-
-def _is_grave(error: KafkaError) -> bool:
-    return not (error.retriable or isinstance(error, UnknownError))
+ACKNOWLEDGE_ERRORS: Final = ErrorTable(
+    {
+        # a lock is gone, or renewals are switched off
+        InvalidRecordStateError: AcknowledgeErrorHandling(one_by_one=True),
+        InvalidRequestError: AcknowledgeErrorHandling(one_by_one=True),  # an offset was never acquired
+        # the leader has moved, or the topic is gone
+        NotLeaderForPartitionError: AcknowledgeErrorHandling(locks_gone=True),
+        FencedLeaderEpochError: AcknowledgeErrorHandling(locks_gone=True),
+        UnknownTopicOrPartitionError: AcknowledgeErrorHandling(locks_gone=True),
+        UnknownTopicIdError: AcknowledgeErrorHandling(locks_gone=True),
+        # the group's state could not be written in time, or not now
+        RequestTimedOutError: AcknowledgeErrorHandling(again=True),
+        CoordinatorLoadInProgressError: AcknowledgeErrorHandling(again=True),
+        CoordinatorNotAvailableError: AcknowledgeErrorHandling(again=True),
+        NotCoordinatorError: AcknowledgeErrorHandling(again=True),
+        UnknownError: AcknowledgeErrorHandling(),  # it may have been written
+        TopicAuthorizationFailedError: AcknowledgeErrorHandling(),
+    },
+    retry=AcknowledgeErrorHandling(again=True),
+    otherwise=AcknowledgeErrorHandling(),
+)
 
 
 # Backing off from partitions that were answered with an error.
@@ -416,7 +442,7 @@ class ShareResponseHandler:
             self._acquired(partition, part)
 
     def _failed(self, partition: TopicIdPartition, error: KafkaError) -> None:
-        reaction = share_partition_error_handling(error)
+        reaction = SHARE_PARTITION_ERRORS.action_for(error)
         if partition not in self.errors:
             self._scene.fetch_rests.begin(partition, self._now, reaction.rest_s, reaction.rest_max_s)
         self.errors[partition] = error
@@ -477,7 +503,7 @@ class ShareResponseHandler:
                 self._taken_by_broker(partition, taken)
             return
         error = for_code(code)(text or "")
-        reaction = acknowledge_error_handling(error)
+        reaction = ACKNOWLEDGE_ERRORS.action_for(error)
         holding = self._scene.holding_of(partition)
         taken = taken or _NO_ACKNOWLEDGEMENTS
         if reaction.locks_gone:
@@ -870,7 +896,7 @@ class ShareSession:
         )
 
     def _refused(self, exchange: ShareExchange, error: BrokerResponseError) -> ShareResponseOutcome:
-        reaction = share_fetch_error_handling(error)
+        reaction = SHARE_FETCH_ERRORS.action_for(error)
         if reaction.locks_gone:
             return self._session_lost(exchange.acks, error)
         self._epoch = OPENING

@@ -249,7 +249,7 @@ def expected_recovery(api: TransactionRequestKind, name: str) -> TransactionErro
 
 @pytest.mark.parametrize("api", TransactionRequestKind)
 def test_of_each_error_a_transaction_does_what_java_does(api: TransactionRequestKind) -> None:
-    found = {name: errors.transaction_error_action(api, error()) for name, error in BY_NAME.items()}
+    found = {name: errors.TRANSACTION_ERROR_ACTIONS[api].action_for(error()) for name, error in BY_NAME.items()}
     assert found == {name: expected_recovery(api, name) for name in BY_NAME}
 
 
@@ -272,7 +272,7 @@ LOCAL: dict[Callable[[], BaseException], Mapping[TransactionRequestKind, Transac
 def test_of_an_error_of_the_connection_or_the_version_a_transaction_does_what_java_does(
     api: TransactionRequestKind,
 ) -> None:
-    found = {make: errors.transaction_error_action(api, make()) for make in LOCAL}
+    found = {make: errors.TRANSACTION_ERROR_ACTIONS[api].action_for(make()) for make in LOCAL}
     assert found == {make: row[api] for make, row in LOCAL.items()}
 
 

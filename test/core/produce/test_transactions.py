@@ -10,11 +10,9 @@ import pytest
 
 from kafka.core.produce.batch import PartitionQueue, ProducerBatch
 from kafka.core.produce.errors import (
-    OTHER_TRANSACTION_ERROR,
     TRANSACTION_ERROR_ACTIONS,
     TransactionErrorAction,
     TransactionRequestKind,
-    transaction_error_action,
 )
 from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager
@@ -201,7 +199,7 @@ def test_whatever_code_comes_the_machine_takes_a_step_that_its_table_has(
 ) -> None:
     for cls in ERRORS_BY_CODE.values():
         made = machine(state, version=version, can_bump=can_bump)
-        recovery = transaction_error_action(api, cls("x"))
+        recovery = TRANSACTION_ERROR_ACTIONS[api].action_for(cls("x"))
         if recovery.is_retry:
             continue
         raised = made.failed(api, cls("x"))
@@ -220,10 +218,10 @@ def test_whatever_code_comes_the_machine_takes_a_step_that_its_table_has(
 @pytest.mark.parametrize("api", TransactionRequestKind)
 def test_each_request_has_its_rows_and_what_is_not_named_goes_by_its_class(api: TransactionRequestKind) -> None:
     assert api in TRANSACTION_ERROR_ACTIONS
-    assert not OTHER_TRANSACTION_ERROR[api].is_retry
+    assert not TRANSACTION_ERROR_ACTIONS[api].otherwise.is_retry
     if api is not TransactionRequestKind.PRODUCE:
-        assert transaction_error_action(api, KafkaConnectionError("x")) is TransactionErrorAction.FIND
-        assert transaction_error_action(api, ERRORS_BY_CODE[14]("loading")) is TransactionErrorAction.RETRY
+        assert TRANSACTION_ERROR_ACTIONS[api].action_for(KafkaConnectionError("x")) is TransactionErrorAction.FIND
+        assert TRANSACTION_ERROR_ACTIONS[api].action_for(ERRORS_BY_CODE[14]("loading")) is TransactionErrorAction.RETRY
 
 
 def test_what_initializing_is_refused_for_may_be_asked_again() -> None:
@@ -566,7 +564,7 @@ def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed
                     else rng.choice(list(TransactionRequestKind))
                 )
                 error = rng.choice(list(ERRORS_BY_CODE.values()))("x")
-                if not transaction_error_action(api, error).is_retry:
+                if not TRANSACTION_ERROR_ACTIONS[api].action_for(error).is_retry:
                     made.failed(api, error)
         except AbortableTransactionError:
             assert made.state is TransactionPhase.ABORTABLE_ERROR

@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafka.core.share.membership import SHARE_HEARTBEAT_ERROR_ACTIONS, ShareMemberState
+from kafka.core.group.heartbeat import SHARE_HEARTBEAT_ERRORS
+from kafka.core.retry import ErrorTable
+from kafka.core.share.membership import ShareMemberState
 from kafka.core.share.session import (
     ACKNOWLEDGE_ERRORS,
     SHARE_FETCH_ERRORS,
     SHARE_PARTITION_ERRORS,
     FetchDemand,
     ShareSession,
-    acknowledge_error_handling,
-    share_fetch_error_handling,
-    share_partition_error_handling,
 )
 from kafka.errors import (
     ERRORS_BY_CODE,
@@ -64,7 +63,9 @@ def broker() -> Broker:
     return new_broker()
 
 
-def check(expected: dict[str, Any], extra: dict[str, Any], observe: Callable[[int], Any], rows: set[int]) -> None:
+def check(
+    expected: dict[str, Any], extra: dict[str, Any], observe: Callable[[int], Any], table: ErrorTable[Any]
+) -> None:
     """Each of ``expected``, but for its source, and of ``extra``, which have no row, is what ``observe`` finds."""
     wrong = []
     for name, wanted in {**expected, **extra}.items():
@@ -72,7 +73,8 @@ def check(expected: dict[str, Any], extra: dict[str, Any], observe: Callable[[in
         if found != wanted._replace(source=""):
             wrong.append(f"{name}: {found}, expected {wanted}")
     assert not wrong, "\n".join(wrong)
-    assert {for_code(code).message for code in rows} == expected.keys()
+    rows = {error.message for error in table.rows if getattr(error, "errno", None)}  # type: ignore[attr-defined]
+    assert rows == expected.keys()
 
 
 # -- the whole answer -------------------------------------------------------------------------------------------------
@@ -108,6 +110,9 @@ WHOLE = {
     "UNSUPPORTED_VERSION": OfWhole(
         KEPT, "refused", True, True, "Java: fatal by the heartbeat; broker: share.version is 0, or no such version"
     ),
+    "UNKNOWN_SERVER_ERROR": OfWhole(
+        KEPT, "refused", False, False, "KIP-932 names no such; a fault of the broker's, as in a partition"
+    ),
 }  # fmt: skip
 
 
@@ -135,30 +140,30 @@ def test_an_error_of_the_whole_answer(by: type) -> None:
             assert after is not None and said(after.request) == [(1, 1, [1])]
         else:
             assert after is None and spoken.lost
-        of = share_fetch_error_handling(outcome.error)
+        of = SHARE_FETCH_ERRORS.action_for(outcome.error)
         locks = LOST if outcome.lost else KEPT
         return OfWhole(locks, "refused" if refused else "again", of.told, of.final)
 
-    extra = {name: OfWhole(KEPT, "refused", is_grave(name), False) for name in WITHOUT_ROW}
-    check(WHOLE, extra, observe, set(SHARE_FETCH_ERRORS))
+    extra = {name: OfWhole(KEPT, "refused", is_grave(name), False) for name in WITHOUT_ROW if name not in WHOLE}
+    check(WHOLE, extra, observe, SHARE_FETCH_ERRORS)
 
 
 def test_every_error_without_a_row_goes_by_its_class() -> None:
     for name, code in CODES.items():
         error = for_code(code)("")
         if name not in WHOLE:
-            assert share_fetch_error_handling(error) == (False, False, is_grave(name), name in NOT_LET_IN), name
+            assert SHARE_FETCH_ERRORS.action_for(error) == (False, False, is_grave(name), name in NOT_LET_IN), name
         if name not in FETCHED:
-            assert share_partition_error_handling(error) == (False, is_grave(name), 0.1, 1.0), name
+            assert SHARE_PARTITION_ERRORS.action_for(error) == (False, is_grave(name), 0.1, 1.0), name
         if name not in SPOKEN:
-            assert acknowledge_error_handling(error) == (False, False, name in RETRIABLE), name
+            assert ACKNOWLEDGE_ERRORS.action_for(error) == (False, False, name in RETRIABLE), name
 
 
 def test_what_is_no_error_of_a_brokers_is_final_when_the_client_cannot_go_on() -> None:
-    assert share_fetch_error_handling(AuthenticationError("no")) == (False, False, True, True)
-    assert share_fetch_error_handling(IllegalStateError("closed")) == (False, False, True, True)
-    assert share_fetch_error_handling(KafkaConnectionError("gone")) == (False, False, False, False)
-    assert share_partition_error_handling(UnsupportedCodecError("lz4")) == (False, True, 30.0, 30.0), (
+    assert SHARE_FETCH_ERRORS.action_for(AuthenticationError("no")) == (False, False, True, True)
+    assert SHARE_FETCH_ERRORS.action_for(IllegalStateError("closed")) == (False, False, True, True)
+    assert SHARE_FETCH_ERRORS.action_for(KafkaConnectionError("gone")) == (False, False, False, False)
+    assert SHARE_PARTITION_ERRORS.action_for(UnsupportedCodecError("lz4")) == (False, True, 30.0, 30.0), (
         "as CORRUPT_MESSAGE"
     )
 
@@ -220,11 +225,11 @@ def test_an_error_of_a_fetched_partition() -> None:
             broker.now = end
             broker.fetched(broker.ask(), (0, 0, 0), code=code)
         return OfFetched(
-            LOST if held.lost else KEPT, share_partition_error_handling(error).told, (rests[0], rests[1], rests[-1])
+            LOST if held.lost else KEPT, SHARE_PARTITION_ERRORS.action_for(error).told, (rests[0], rests[1], rests[-1])
         )
 
     extra = {name: OfFetched(KEPT, is_grave(name)) for name in WITHOUT_ROW if name not in FETCHED}
-    check(FETCHED, extra, observe, set(SHARE_PARTITION_ERRORS))
+    check(FETCHED, extra, observe, SHARE_PARTITION_ERRORS)
 
 
 # -- acknowledgements -------------------------------------------------------------------------------------------------
@@ -292,7 +297,7 @@ def test_an_error_of_a_partitions_acknowledgements(by: type) -> None:
         return OfSpoken("refused" if again is None else "again", LOST if held.lost else KEPT)
 
     extra = {"LEADER_NOT_AVAILABLE": OfSpoken("again", KEPT), "INVALID_RECORD": OfSpoken("refused", KEPT)}
-    check(SPOKEN, extra, observe, set(ACKNOWLEDGE_ERRORS))
+    check(SPOKEN, extra, observe, ACKNOWLEDGE_ERRORS)
 
 
 def test_what_is_said_again_waits_longer_each_time_and_ends_with_its_lock(broker: Broker) -> None:
@@ -397,7 +402,7 @@ def test_an_error_of_a_heartbeat() -> None:
 
     again, fatal = OfHeartbeat(STABLE, 3, 0.1, False, False), OfHeartbeat(FATAL, None, None, False, False)
     extra = {name: again if name in RETRIABLE else fatal for name in CODES if name not in HEARTBEATS}
-    check(HEARTBEATS, extra, observe, {*SHARE_HEARTBEAT_ERROR_ACTIONS, 69})
+    check(HEARTBEATS, extra, observe, SHARE_HEARTBEAT_ERRORS)
 
 
 @pytest.mark.parametrize("name", ["GROUP_ID_NOT_FOUND", "INVALID_GROUP_ID"])
