@@ -27,6 +27,7 @@ from kafka.core.group.consumer import ConsumerMember
 from kafka.core.group.machine import (
     NO_GENERATION,
     Assign,
+    AssignmentStep,
     ForgetCoordinator,
     GroupEffect,
     GroupMachine,
@@ -55,7 +56,6 @@ from kafka.structs import ConsumerGroupMetadata, TopicPartition
 
 log = logging.getLogger(__name__)
 
-Pending = Revoke | Lose | Assign
 _numbers = count(1)
 
 
@@ -71,7 +71,7 @@ class GroupDriver:
         on_report: Callable[[KafkaError, bool], object],
     ) -> None:
         self.machine = machine
-        self.pending: Pending | None = None
+        self.pending: AssignmentStep | None = None
         self.metrics: ConsumerMetrics | None = None
         self.last_member_id = ""
         """That of the last assignment, also when it has left; for telemetry."""
@@ -146,18 +146,13 @@ class GroupDriver:
             self.pump()
         return self._left
 
-    def carried_out(self, effect: Pending) -> None:
+    def carried_out(self, effect: AssignmentStep) -> None:
         """``pending`` was carried out."""
         if self.pending is not effect:
             return
         self.pending = None
-        now = self._loop.time()
-        if isinstance(effect, Revoke):
-            self.machine.revoked(now)
-        elif isinstance(effect, Lose):
-            self.machine.lost(now)
-        else:
-            self.machine.assigned(now)
+        self.machine.carried_out(effect, self._loop.time())
+        if isinstance(effect, Assign):
             self.last_member_id = self.machine.member_id
             if self.metrics is not None:
                 self.metrics.rebalance_ended()

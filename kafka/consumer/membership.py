@@ -19,12 +19,12 @@ from typing import Any, Final
 from kafka.client import ClientHost
 from kafka.consumer.commits import CommitCallback, CommitQueue, OffsetCommitCallbacks
 from kafka.consumer.driver import ConsumerDriver
-from kafka.consumer.group_driver import GroupDriver, Pending
+from kafka.consumer.group_driver import GroupDriver
 from kafka.consumer.iteration import YieldedRecords
 from kafka.consumer.listener import method_of
 from kafka.consumer.metrics import ConsumerMetrics
 from kafka.core.consume.positions import PartitionPosition
-from kafka.core.group.machine import Assign, Lose, Revoke
+from kafka.core.group.machine import Assign, AssignmentStep, Lose, Revoke
 from kafka.core.group.offsets import CommittedOffsets, fetch_offsets
 from kafka.errors import (
     Cancelled,
@@ -362,7 +362,7 @@ class GroupMembership:
 
     # -- the steps of a rebalance --------------------------------------------------------------------------------------
 
-    def _carry_out(self, effect: Pending) -> Steps:
+    def _carry_out(self, effect: AssignmentStep) -> Steps:
         if isinstance(effect, Revoke):
             return self._revoke(effect)
         return self._lose(effect) if isinstance(effect, Lose) else self._assign(effect)

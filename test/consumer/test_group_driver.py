@@ -19,6 +19,7 @@ from kafka.consumer import consumer as consumer_module
 from kafka.core.group.machine import (
     NO_GENERATION,
     Assign,
+    AssignmentStep,
     GroupEffect,
     GroupSubscription,
     Left,
@@ -102,14 +103,8 @@ class ScriptedMachine:
     def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
         self._hear("failed", ask.number, type(error))
 
-    def revoked(self, now: float) -> None:
-        self._hear("revoked")
-
-    def lost(self, now: float) -> None:
-        self._hear("lost")
-
-    def assigned(self, now: float) -> None:
-        self._hear("assigned")
+    def carried_out(self, step: AssignmentStep, now: float) -> None:
+        self._hear({Revoke: "revoked", Lose: "lost", Assign: "assigned"}[type(step)])
 
     def fenced(self, error: KafkaError, now: float) -> None:
         self._hear("fenced", type(error).__name__)

@@ -25,7 +25,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from itertools import count
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -34,8 +33,10 @@ from kafka.core.group.assignors.base import Assignor, GroupMember, RebalanceProt
 from kafka.core.group.machine import (
     NO_GENERATION,
     Assign,
+    AssignmentStep,
     ForgetCoordinator,
     GroupEffect,
+    GroupMachine,
     GroupSubscription,
     Left,
     Lose,
@@ -91,7 +92,6 @@ from kafka.protocol.groups import (
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
-    LeaveGroupResponse,
     SyncGroupRequest,
     SyncGroupResponse,
 )
@@ -264,118 +264,6 @@ class JoinAttempts:
         self.at = now + (max(REPORT_PAUSE_S, pause_s) if reaction is ClassicErrorAction.REPORT else pause_s)
 
 
-# What a member of a classic group owns, and the one thing at a time that the user is carrying out about it.
-
-
-AssignmentStep = Revoke | Lose | Assign
-
-
-class ClassicAssignment:
-    """``owned`` grows with :meth:`next_step`, and shrinks with :meth:`carried_out`. ``told``: what the leader's answer
-    says that this member owns, until it does; None: no answer."""
-
-    def __init__(self) -> None:
-        self.owned: frozenset[TopicPartition] = frozenset()
-        self.told: frozenset[TopicPartition] | None = None
-        self.under_way: AssignmentStep | None = None
-
-    def begin(self, step: AssignmentStep) -> AssignmentStep:
-        """The user is to carry out ``step``."""
-        self.under_way = step
-        return step
-
-    def next_step(self) -> AssignmentStep | None:
-        """The next one to ``told``: first what is not this member's any more is given up."""
-        if self.told is None:
-            return None
-        taken = self.owned - self.told
-        if taken:
-            return self.begin(Revoke(taken))
-        added = self.told - self.owned
-        self.owned, self.told = self.told, None
-        return self.begin(Assign(self.owned, added))
-
-    def carried_out(self) -> None:
-        """The step under way was."""
-        if isinstance(self.under_way, (Revoke, Lose)):
-            self.owned -= self.under_way.partitions
-        self.under_way = None
-
-
-# The requests of a member of a classic group, as each version has them.
-#
-# JoinGroup 0 (0.9) has no rebalance time-out: there the session's time-out is both. 4: the first answer gives an id
-# only (KIP-394). 5: static members (KIP-345). 8: the reason (KIP-800). LeaveGroup 3: several members, by id or
-# instance id; 5: the reason. What a version lacks and may be left out, the codec leaves out; a ``group_instance_id``
-# may not.
-
-
-_SEVERAL_MEMBERS_SINCE: Final = 3
-_REASON_CHARACTERS: Final = 255
-"""Brokers keep reasons for people; Java's clients cut them here, too."""
-
-
-class ClassicRequests:
-    """Of one member, less what changes: its id and generation."""
-
-    def __init__(
-        self, group_id: str, group_instance_id: str | None, session_timeout_s: float, rebalance_timeout_s: float
-    ) -> None:
-        self._group_id = group_id
-        self._instance_id = group_instance_id
-        self._session_timeout_ms = round(session_timeout_s * 1000)
-        self._rebalance_timeout_ms = min(round(rebalance_timeout_s * 1000), 2**31 - 1)
-
-    def join(self, member_id: str, protocols: Sequence[tuple[str, bytes]], reason: str) -> JoinGroupRequest:
-        """``protocols``: assignors and what is said to each, the most wanted first."""
-        return JoinGroupRequest(
-            group_id=self._group_id,
-            session_timeout_ms=self._session_timeout_ms,
-            rebalance_timeout_ms=self._rebalance_timeout_ms,
-            member_id=member_id,
-            group_instance_id=self._instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
-            reason=reason[:_REASON_CHARACTERS] or None,
-        )
-
-    def sync(
-        self,
-        member_id: str,
-        generation: int,
-        protocol: str | None,
-        assignments: list[SyncGroupRequest.SyncGroupRequestAssignment],
-    ) -> SyncGroupRequest:
-        return SyncGroupRequest(
-            group_id=self._group_id,
-            generation_id=generation,
-            member_id=member_id,
-            group_instance_id=self._instance_id,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=protocol,
-            assignments=assignments,
-        )
-
-    def heartbeat(self, member_id: str, generation: int) -> HeartbeatRequest:
-        return HeartbeatRequest(
-            group_id=self._group_id,
-            generation_id=generation,
-            member_id=member_id,
-            group_instance_id=self._instance_id,
-        )
-
-    def leave(self, member_id: str, reason: str) -> ByVersion[LeaveGroupResponse]:
-        def build(version: int) -> LeaveGroupRequest:
-            if version < _SEVERAL_MEMBERS_SINCE:
-                return LeaveGroupRequest(group_id=self._group_id, member_id=member_id)
-            member = LeaveGroupRequest.MemberIdentity(
-                member_id=member_id, group_instance_id=self._instance_id, reason=reason[:_REASON_CHARACTERS] or None
-            )
-            return LeaveGroupRequest(group_id=self._group_id, members=[member])
-
-        return ByVersion(LeaveGroupRequest, build)
-
-
 # What the leader of a classic group does: read what the members say, run the assignor, watch the topics.
 #
 # Nothing here sends anything; :class:`ClassicMember` does, when :attr:`GroupLeader.missing` is known or will not be.
@@ -463,6 +351,14 @@ def _group_member(one: JoinGroupResponse.JoinGroupResponseMember) -> GroupMember
     return GroupMember(one.member_id, one.group_instance_id, subscription)
 
 
+# What the versions of the requests have: JoinGroup 0 (0.9) has no rebalance time-out: there the session's time-out is
+# both. 4: the first answer gives an id only (KIP-394). 5: static members (KIP-345). 8: the reason (KIP-800). LeaveGroup
+# 3: several members; 5: the reason. What a version lacks and may be left out, the codec leaves out; a
+# ``group_instance_id`` may not.
+
+_SEVERAL_MEMBERS_SINCE: Final = 3
+_REASON_CHARACTERS: Final = 255
+"""Brokers keep reasons for people; Java's clients cut them here, too."""
 JOIN_GRACE_S: Final = 5.0
 """A JoinGroup request is answered when the rebalance time-out is over at the latest; it is waited so much longer."""
 
@@ -519,7 +415,7 @@ class _LeaveState(Enum):
     END = "for good"
 
 
-class ClassicMember:
+class ClassicMember(GroupMachine):
     """See the module, and :class:`kafka.core.group.machine.GroupMachine`.
 
     ``assignors``: the most wanted first; IllegalArgumentError when they share no rebalance protocol. ``rack``: of the
@@ -539,19 +435,18 @@ class ClassicMember:
         retry_backoff: Backoff,
         rack: str = "",
     ) -> None:
-        self.group_id = group_id
-        self.member_id = ""
-        self.generation = NO_GENERATION
-        self.next_deadline = inf
+        super().__init__(group_id, group_instance_id, "", max_poll_interval_s, request_timeout_s)
+        self._generation = NO_GENERATION
         self.protocol_name: str | None = None
         """The assignor that the group has chosen."""
         self.rebalance_protocol = common_protocol(assignors)
         self._assignors = {each.name: each for each in assignors}
-        self._requests = ClassicRequests(group_id, group_instance_id, session_timeout_s, max_poll_interval_s)
         self._session = MemberSession(session_timeout_s, heartbeat_interval_s)
         self._attempts = JoinAttempts(retry_backoff)
-        self._assignment = ClassicAssignment()
-        self._request_timeout_s = request_timeout_s
+        self._owned: frozenset[TopicPartition] = frozenset()
+        # What the leader's answer says that this member owns, until it does; None: no answer.
+        self._told: frozenset[TopicPartition] | None = None
+        self._step_under_way: AssignmentStep | None = None
         # The coordinator holds JoinGroup until all members have joined, up to the longest rebalance timeout.
         self._join_timeout_s = max(request_timeout_s, max(max_poll_interval_s, session_timeout_s) + JOIN_GRACE_S)
         self._rack = rack
@@ -561,21 +456,23 @@ class ClassicMember:
         self._topics: Mapping[str, TopicSnapshot] = {}
         self._leader: GroupLeader | None = None
         self._assign_by = inf
-        self._effects: list[GroupEffect] = []
         self._in_flight: InFlightGroupRequest | None = None
-        self._numbers = count()
-        self.group_instance_id = group_instance_id
-        self.polled_at = inf
-        self._max_poll_interval_s = max_poll_interval_s
         self._leave_state: _LeaveState | None = None
         self._leave_reason = ""
         self._is_stalled = False
 
-    def on_poll_begin(self) -> None:
-        self.polled_at = inf
+    @property
+    def generation(self) -> int:
+        return self._generation
 
-    def on_poll_end(self, now: float) -> None:
-        self.polled_at = now
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        return self._owned
+
+    @property
+    def is_leader(self) -> bool:
+        """It assigns, and watches the topics of the whole group."""
+        return self._leader is not None
 
     @property
     def state_name(self) -> str:
@@ -630,19 +527,10 @@ class ClassicMember:
     def leave_now(self, now: float) -> None:
         """The request that leaves waits for nothing here."""
 
-    # -- what the user has carried out -------------------------------------------------------------------------------
-
-    def revoked(self, now: float) -> None:
-        self._carried_out(now)
-
-    def lost(self, now: float) -> None:
-        self._carried_out(now)
-
-    def assigned(self, now: float) -> None:
-        self._carried_out(now)
-
-    def _carried_out(self, now: float) -> None:
-        self._assignment.carried_out()
+    def carried_out(self, step: AssignmentStep, now: float) -> None:
+        if isinstance(step, (Revoke, Lose)):
+            self._owned -= step.partitions
+        self._step_under_way = None
         self.next_deadline = now
 
     # -- what there is to do -----------------------------------------------------------------------------------------
@@ -650,8 +538,8 @@ class ClassicMember:
     def poll(self, now: float) -> list[GroupEffect]:
         if self._phase not in ENDED_PHASES:
             self._check_timeouts(now)
-        if self._assignment.under_way is None:
-            step = self._next_step()
+        if self._step_under_way is None:
+            step = self._step_under_way = self._next_step()
             if step is not None:
                 self._effects.append(step)
             elif self._leave_state is not None:
@@ -661,7 +549,13 @@ class ClassicMember:
         if self._in_flight is None and self._beats and self._session.is_beat_due(now):
             self._session.sent(now)
             timeout_s = min(self._request_timeout_s, self._session.timeout_s)
-            self._ask("heartbeat", self._requests.heartbeat(self.member_id, self.generation), timeout_s, now)
+            request = HeartbeatRequest(
+                group_id=self.group_id,
+                generation_id=self._generation,
+                member_id=self.member_id,
+                group_instance_id=self.group_instance_id,
+            )
+            self._ask("heartbeat", request, timeout_s, now)
         effects, self._effects = self._effects, []
         self.next_deadline = self._deadline(now)
         return effects
@@ -690,7 +584,7 @@ class ClassicMember:
     @property
     def _beats(self) -> bool:
         """It is a member of a generation and has no request at the coordinator that keeps it alive by waiting."""
-        return self.generation != NO_GENERATION and self._phase in (
+        return self._generation != NO_GENERATION and self._phase in (
             ClassicPhase.UNJOINED,
             ClassicPhase.ASSIGNING,
             ClassicPhase.STABLE,
@@ -703,30 +597,32 @@ class ClassicMember:
 
     @property
     def _is_known_to_group(self) -> bool:
-        return bool(self.member_id or self.owned or self._in_flight or self._assignment.under_way)
+        return bool(self.member_id or self._owned or self._in_flight or self._step_under_way)
 
     @property
     def _may_leave(self) -> bool:
         return bool(self.member_id) and self.group_instance_id is None
 
     def _next_step(self) -> AssignmentStep | None:
-        """What the user is to carry out now."""
-        mine, owned = self._assignment, self._assignment.owned
-        if owned and self.generation == NO_GENERATION:
-            return mine.begin(Lose(owned))
+        """What the user is to carry out now: first what is not this member's any more is given up."""
+        owned, told = self._owned, self._told
+        if owned and self._generation == NO_GENERATION:
+            return Lose(owned)
         if self._leave_state is not None:
             # What a new generation gives to whom is open already: nothing can be committed for the old one.
             is_between = self._phase in (ClassicPhase.ASSIGNING, ClassicPhase.SYNCING)
-            return mine.begin(Lose(owned) if is_between else Revoke(owned)) if owned else None
-        if mine.told is not None:
-            if owned - mine.told:
+            return (Lose(owned) if is_between else Revoke(owned)) if owned else None
+        if told is not None:
+            if owned - told:
                 self._attempts.want("need to revoke partitions and re-join")
-            return mine.next_step()
+                return Revoke(owned - told)
+            self._owned, self._told = told, None
+            return Assign(told, told - owned)
         if self._attempts.reason is not None and self._phase in SETTLED_PHASES:
             unfit = owned
             if self.rebalance_protocol is RebalanceProtocol.COOPERATIVE:
                 unfit = frozenset(each for each in owned if each.topic not in self._wanted)
-            return mine.begin(Revoke(unfit)) if unfit else None
+            return Revoke(unfit) if unfit else None
         return None
 
     def _leave_group(self, now: float) -> None:
@@ -739,7 +635,15 @@ class ClassicMember:
             self._has_left(now)
 
     def _ask_to_leave(self, reason: str, now: float) -> None:
-        self._ask("leave", self._requests.leave(self.member_id, reason), self._request_timeout_s, now)
+        member_id = self.member_id
+
+        def build(version: int) -> LeaveGroupRequest:
+            if version < _SEVERAL_MEMBERS_SINCE:
+                return LeaveGroupRequest(group_id=self.group_id, member_id=member_id)
+            member = LeaveGroupRequest.MemberIdentity(member_id=member_id, reason=reason[:_REASON_CHARACTERS] or None)
+            return LeaveGroupRequest(group_id=self.group_id, members=[member])
+
+        self._ask("leave", ByVersion(LeaveGroupRequest, build), self._request_timeout_s, now)
 
     def _has_left(self, now: float) -> None:
         """The group has us no more, or will notice by itself."""
@@ -761,7 +665,7 @@ class ClassicMember:
         if self._may_stall:
             # A user who is in poll now may leave it and not come back.
             found = min(found, min(self.polled_at, now) + self._max_poll_interval_s)
-        if self._in_flight is None and self._assignment.under_way is None:
+        if self._in_flight is None and self._step_under_way is None:
             if self._is_stalled:
                 found = min(found, now + POLL_CHECK_S)
             elif self._phase is ClassicPhase.ASSIGNING:
@@ -776,40 +680,27 @@ class ClassicMember:
         flight = self._take_flight(ask, now)
         if flight is None:
             return
-        if flight.kind == "leave":
-            self._left_or_stalled(now)
+        assert isinstance(response, (JoinGroupResponse, SyncGroupResponse, HeartbeatResponse))
+        if response.error_code:
+            # The id that MEMBER_ID_REQUIRED brings.
+            member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
+            self._react(error_with_hint(response.error_code, f"group {self.group_id}"), flight.kind, now, member_id)
+        elif isinstance(response, JoinGroupResponse):
+            self._joined(response, now)
+        elif isinstance(response, SyncGroupResponse):
+            self._synced(response, now)
         else:
-            self._on_answer(flight.kind, flight.sent_at, response, now)
+            self._heard(flight.sent_at)
 
     def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
         flight = self._take_flight(ask, now)
-        if flight is None:
-            return
-        if flight.kind == "leave":
-            self._left_or_stalled(now)  # the coordinator will notice by itself
-        else:
+        if flight is not None:
             self._react(error, flight.kind, now)
 
     def fenced(self, error: KafkaError, now: float) -> None:
         # The commit may have been of an earlier generation, whose end is nothing new. The next heartbeat will show.
         self._session.pause(now)
         self.next_deadline = now
-
-    def _left_or_stalled(self, now: float) -> None:
-        if self._phase is ClassicPhase.LEAVING:
-            self._has_left(now)
-
-    # -- into a generation -------------------------------------------------------------------------------------------
-
-    @property
-    def owned(self) -> frozenset[TopicPartition]:
-        """What is this member's; see :class:`ClassicAssignment`."""
-        return self._assignment.owned
-
-    @property
-    def is_leader(self) -> bool:
-        """It assigns, and watches the topics of the whole group."""
-        return self._leader is not None
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -820,12 +711,17 @@ class ClassicMember:
         self._effects.append(SendToCoordinator(number, request, timeout_s, is_held_up))
 
     def _take_flight(self, ask: SendToCoordinator, now: float) -> InFlightGroupRequest | None:
+        """The request that was answered, or was not and will not be; None when nothing is to be done about it."""
         flight = self._in_flight
         if flight is None or flight.number != ask.number:
             return None  # given up since
         self._in_flight = None
         self.next_deadline = now
-        return flight
+        if flight.kind != "leave":
+            return flight
+        if self._phase is ClassicPhase.LEAVING:  # whatever the answer is: the coordinator will notice by itself
+            self._has_left(now)
+        return None
 
     def _maybe_join(self, now: float) -> None:
         """Join, or assign, if it is time."""
@@ -840,35 +736,30 @@ class ClassicMember:
             self._joined_with = self._wanted
             self._leader = None
             self._phase = ClassicPhase.JOINING
-            request = self._requests.join(self.member_id, self._sent_heartbeat(), self._attempts.take())
-            self._ask("join", request, self._join_timeout_s, now)
+            self._ask("join", self._join_request(self._attempts.take()), self._join_timeout_s, now)
 
-    def _sent_heartbeat(self) -> list[tuple[str, bytes]]:
-        topics, owned = tuple(sorted(self._wanted)), tuple(sorted(self.owned))
-        return [
-            (
-                name,
-                write_subscription(
-                    MemberSubscription(topics, each.user_data(self._wanted), owned, self.generation, self._rack)
-                ),
-            )
-            for name, each in self._assignors.items()
-        ]
+    def _join_request(self, reason: str) -> JoinGroupRequest:
+        subscription = MemberSubscription(
+            tuple(sorted(self._wanted)), None, tuple(sorted(self._owned)), self._generation, self._rack
+        )
+        return JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=round(self._session.timeout_s * 1000),
+            rebalance_timeout_ms=min(round(self._max_poll_interval_s * 1000), 2**31 - 1),
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(
+                    name=name,
+                    metadata=write_subscription(subscription._replace(user_data=each.user_data(self._wanted))),
+                )
+                for name, each in self._assignors.items()
+            ],
+            reason=reason[:_REASON_CHARACTERS] or None,
+        )
 
     # -- answers -----------------------------------------------------------------------------------------------------
-
-    def _on_answer(self, kind: str, sent_at: float, response: Response, now: float) -> None:
-        assert isinstance(response, (JoinGroupResponse, SyncGroupResponse, HeartbeatResponse))
-        if response.error_code:
-            # The id that MEMBER_ID_REQUIRED brings.
-            member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
-            self._react(error_with_hint(response.error_code, f"group {self.group_id}"), kind, now, member_id)
-        elif isinstance(response, JoinGroupResponse):
-            self._joined(response, now)
-        elif isinstance(response, SyncGroupResponse):
-            self._synced(response, now)
-        else:
-            self._heard(sent_at)
 
     def _heard(self, at: float) -> None:
         self._session.heard(at)
@@ -879,7 +770,7 @@ class ClassicMember:
         """JoinGroup succeeded. A follower sends an empty SyncGroup at once. The leader first needs metadata of all
         members' topics (phase ASSIGNING, until ``request_timeout_s`` is over), then sends the assignment. A protocol
         that was not offered is reported, and the join is tried again."""
-        self.generation = response.generation_id
+        self._generation = response.generation_id
         self.member_id = response.member_id
         self._session.begin(now)
         self.protocol_name = response.protocol_name
@@ -924,7 +815,15 @@ class ClassicMember:
 
     def _sync(self, assignments: list[SyncGroupRequest.SyncGroupRequestAssignment], now: float) -> None:
         self._phase = ClassicPhase.SYNCING
-        request = self._requests.sync(self.member_id, self.generation, self.protocol_name, assignments)
+        request = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self._generation,
+            member_id=self.member_id,
+            group_instance_id=self.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.protocol_name,
+            assignments=assignments,
+        )
         self._ask("sync", request, self._join_timeout_s, now)
 
     def _synced(self, response: SyncGroupResponse, now: float) -> None:
@@ -940,8 +839,8 @@ class ClassicMember:
         self._heard(now)
         topics = frozenset(each.topic for each in assignment.partitions)
         if topics <= self._wanted or self._wanted == self._joined_with:
-            self._assignors[self.protocol_name or ""].on_assignment(assignment, self.generation)
-            self._assignment.told = frozenset(assignment.partitions)
+            self._assignors[self.protocol_name or ""].on_assignment(assignment, self._generation)
+            self._told = frozenset(assignment.partitions)
         else:
             self._attempts.want("received assignment does not match the current subscription")
         self._compare_subscription()
@@ -1005,12 +904,12 @@ class ClassicMember:
     def _no_member(self, keeps_id: bool) -> None:
         """The generation is over for this member. The response to a request in flight is ignored, unless it is
         LeaveGroup."""
-        self.generation = NO_GENERATION
+        self._generation = NO_GENERATION
         if not keeps_id:
             self.member_id = ""
         self.protocol_name = None
         self._leader = None
-        self._assignment.told = None
+        self._told = None
         self._phase = ClassicPhase.UNJOINED
         if self._in_flight is not None and self._in_flight.kind != "leave":
             self._in_flight = None

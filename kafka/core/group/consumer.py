@@ -23,7 +23,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from itertools import count
 from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -41,8 +40,10 @@ from kafka.core.group.heartbeat import (
 from kafka.core.group.machine import (
     NO_GENERATION,
     Assign,
+    AssignmentStep,
     ForgetCoordinator,
     GroupEffect,
+    GroupMachine,
     GroupSubscription,
     Left,
     Lose,
@@ -80,8 +81,6 @@ from kafka.wire.message import Response
 IdPartition = tuple[UUID, int]
 """Topic id and number. A topic that was deleted and made again has another id, and is another one here."""
 
-ReconciliationStep = Revoke | Lose | Assign
-
 
 class AssignmentReconciler:
     """Of one member. ``topic_of_id``: the name of a topic, None while it is unknown."""
@@ -90,7 +89,7 @@ class AssignmentReconciler:
         self.held: Mapping[IdPartition, TopicPartition] = {}
         self.unresolved: frozenset[UUID] = frozenset()
         """Topics of the target without a name, as of the last :meth:`next_step`."""
-        self.under_way: ReconciliationStep | None = None
+        self.under_way: AssignmentStep | None = None
         self._topic_of_id = topic_of_id
         self._target: frozenset[IdPartition] | None = None
         self._announced: frozenset[IdPartition] | None = None  # the target that the last Assign was for
@@ -137,7 +136,7 @@ class AssignmentReconciler:
         if self._giving_up is None or is_lost:
             self._giving_up = Lose if is_lost else Revoke
 
-    def next_step(self, may_add: bool = True) -> ReconciliationStep | None:
+    def next_step(self, may_add: bool = True) -> AssignmentStep | None:
         """What to do now; None while something is being done, and when there is nothing. ``may_add``: the broker has
         confirmed the target, so what is missing may be assigned."""
         if self.under_way is None:
@@ -145,12 +144,12 @@ class AssignmentReconciler:
             return self.under_way
         return None
 
-    def _release(self) -> ReconciliationStep | None:
+    def _release(self) -> AssignmentStep | None:
         giving_up, self._giving_up = self._giving_up, None
         self._next_held = {}
         return None if giving_up is None or not self.held else giving_up(self.owned)
 
-    def _reconcile(self, target: frozenset[IdPartition], may_add: bool) -> ReconciliationStep | None:
+    def _reconcile(self, target: frozenset[IdPartition], may_add: bool) -> AssignmentStep | None:
         if target is self._announced and len(self.held) == len(target):
             return None
         kept = {each: partition for each, partition in self.held.items() if each in target}
@@ -168,9 +167,9 @@ class AssignmentReconciler:
         self._next_held = {**kept, **added}
         return Assign(frozenset(self._next_held.values()), frozenset(added.values()))
 
-    def carried_out(self, kind: type[ReconciliationStep]) -> bool:
-        """The step that is under way was carried out; False when it is of another kind."""
-        if not isinstance(self.under_way, kind):
+    def carried_out(self, step: AssignmentStep) -> bool:
+        """The step was carried out; False when it is not the one under way."""
+        if step is not self.under_way:
             return False
         self.under_way = None
         self._announced = self._announcing
@@ -301,7 +300,7 @@ STALE_CHECK_S: Final = 0.5
 """Between looks whether a user, for whom nothing is pending, polls again."""
 
 
-class ConsumerMember:
+class ConsumerMember(GroupMachine):
     """One member. ``member_id``: the text of a UUID, kept for life, also across fencing (KIP-1082). ``server_assignor``
     None: the group's first. ``max_poll_interval_s`` is what the broker allows for a revocation, too.
     ``topic_of_id``: the name of a topic, None while it is unknown."""
@@ -319,15 +318,9 @@ class ConsumerMember:
         retry_backoff: Backoff,
         topic_of_id: Callable[[UUID], str | None],
     ) -> None:
-        self.group_id = group_id
-        self.group_instance_id = group_instance_id
-        self.member_id = member_id
-        self.next_deadline = inf
-        self.polled_at = inf
+        super().__init__(group_id, group_instance_id, member_id, max_poll_interval_s, request_timeout_s)
         rebalance_timeout_ms = min(round(max_poll_interval_s * 1000), 2**31 - 1)
         self._heartbeats = ConsumerHeartbeats(group_id, group_instance_id, rack, server_assignor, rebalance_timeout_ms)
-        self._max_poll_interval_s = max_poll_interval_s
-        self._request_timeout_s = request_timeout_s
         self._backoff = retry_backoff
         self._reconciler = AssignmentReconciler(topic_of_id)
         self._wanted = GroupSubscription()
@@ -339,13 +332,11 @@ class ConsumerMember:
         # False while a heartbeat that lists the owned partitions has no answer. The broker goes by that list: it may
         # have assigned to others what is in the target and not owned yet, in an answer that was lost.
         self._is_target_current = True
-        self._numbers = count()
         self._due_at = inf
         self._metadata_at = -inf
         self._failures = self._leave_attempts = self._quick_heartbeats = self._metadata_asks = 0
         self._stale_at = inf
         self._fatal: ReportError | None = None
-        self._effects: list[GroupEffect] = []
 
     # -- what it is --------------------------------------------------------------------------------------------------
 
@@ -363,12 +354,6 @@ class ConsumerMember:
         if self._phase is ConsumerPhase.MEMBER and not self._reconciler.is_reconciled:
             return "reconciling"
         return self._phase.value
-
-    def on_poll_begin(self) -> None:
-        self.polled_at = inf
-
-    def on_poll_end(self, now: float) -> None:
-        self.polled_at = now
 
     # -- what the user wants -----------------------------------------------------------------------------------------
 
@@ -544,17 +529,8 @@ class ConsumerMember:
 
     # -- what was carried out ----------------------------------------------------------------------------------------
 
-    def revoked(self, now: float) -> None:
-        self._carried_out(Revoke, now)
-
-    def lost(self, now: float) -> None:
-        self._carried_out(Lose, now)
-
-    def assigned(self, now: float) -> None:
-        self._carried_out(Assign, now)
-
-    def _carried_out(self, kind: type[Revoke] | type[Lose] | type[Assign], now: float) -> None:
-        if not self._reconciler.carried_out(kind):
+    def carried_out(self, step: AssignmentStep, now: float) -> None:
+        if not self._reconciler.carried_out(step):
             return
         if self._phase is ConsumerPhase.MEMBER:
             self._heartbeats.resend_owned()

@@ -2,8 +2,8 @@
 
     subscribe() · metadata_changed() · leave()          what the user wants, what the cluster has
     poll(now) ──► effects, and ``next_deadline``        to be called then, and after everything below
-    answered(ask, response, now) · failed(ask, error, now)      once for each Ask
-    revoked(now) · lost(now) · assigned(now)                    once for each Revoke, Lose, Assign: it was carried out
+    answered(ask, response, now) · failed(ask, error, now)      once for each SendToCoordinator
+    carried_out(step, now)                                      once for each Revoke, Lose, Assign
 
 There is one :class:`Revoke`, :class:`Lose` or :class:`Assign` at a time: the next comes after the answer to the last.
 They are carried out where the user polls, so that a listener runs in the user's thread and a commit before a revocation
@@ -15,8 +15,11 @@ The classic protocol (JoinGroup, SyncGroup, Heartbeat; assignors in the clients)
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from itertools import count
+from math import inf
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka.core.dialogue import ByVersion
@@ -63,21 +66,21 @@ class ForgetCoordinator(NamedTuple):
 
 
 class Revoke(NamedTuple):
-    """Commit (with auto-commit), call the listener, read these no more; then :meth:`GroupMachine.revoked`."""
+    """Commit (with auto-commit), call the listener, read these no more; then :meth:`GroupMachine.carried_out`."""
 
     partitions: frozenset[TopicPartition]
 
 
 class Lose(NamedTuple):
     """These may be another member's already: commit nothing, call the listener (``on_partitions_lost``), read them no
-    more; then :meth:`GroupMachine.lost`."""
+    more; then :meth:`GroupMachine.carried_out`."""
 
     partitions: frozenset[TopicPartition]
 
 
 class Assign(NamedTuple):
     """From now on exactly ``owned`` is read; ``added`` is new of it and starts at its committed offsets. Tell the
-    listener (``on_partitions_assigned``, also when ``added`` is empty); then :meth:`GroupMachine.assigned`."""
+    listener (``on_partitions_assigned``, also when ``added`` is empty); then :meth:`GroupMachine.carried_out`."""
 
     owned: frozenset[TopicPartition]
     added: frozenset[TopicPartition]
@@ -104,91 +107,96 @@ class Left(NamedTuple):
     """The member is out of the group, as :meth:`GroupMachine.leave` wanted."""
 
 
-GroupEffect = SendToCoordinator | ForgetCoordinator | Revoke | Lose | Assign | ReportError | NeedMetadata | Left
+AssignmentStep = Revoke | Lose | Assign
+GroupEffect = SendToCoordinator | ForgetCoordinator | AssignmentStep | ReportError | NeedMetadata | Left
 
 
-class GroupMachine(Protocol):
+class GroupMachine(ABC):
     """See the module. Instants are ``now`` of one monotonic clock, in seconds."""
 
-    group_id: str
-    group_instance_id: str | None
-    member_id: str
-    """Empty while it has none."""
-    next_deadline: float
-    """When :meth:`poll` is wanted next; ``inf``: not before something happens."""
-    polled_at: float
-    """When the user last left ``poll``, ``inf`` while in it. ``max_poll_interval`` later the member leaves the
-    group, and comes back with the next poll."""
+    def __init__(
+        self,
+        group_id: str,
+        group_instance_id: str | None,
+        member_id: str,
+        max_poll_interval_s: float,
+        request_timeout_s: float,
+    ) -> None:
+        self.group_id = group_id
+        self.group_instance_id = group_instance_id
+        self.member_id = member_id
+        """Empty while it has none."""
+        self.next_deadline = inf
+        """When :meth:`poll` is wanted next; ``inf``: not before something happens."""
+        self.polled_at = inf
+        """When the user last left ``poll``, ``inf`` while in it. ``max_poll_interval_s`` later the member leaves the
+        group, and comes back with the next poll."""
+        self._max_poll_interval_s = max_poll_interval_s
+        self._request_timeout_s = request_timeout_s
+        self._effects: list[GroupEffect] = []
+        self._numbers = count()
 
     def on_poll_begin(self) -> None:
         """The user is in ``poll``. Any thread."""
-        ...
+        self.polled_at = inf
 
     def on_poll_end(self, now: float) -> None:
         """The user has left ``poll``. Any thread."""
-        ...
+        self.polled_at = now
 
     @property
+    @abstractmethod
     def generation(self) -> int:
         """The generation (classic) or the member's epoch (KIP-848): what commits carry. NO_GENERATION: no member."""
-        ...
 
     @property
+    @abstractmethod
     def state_name(self) -> str:
         """For people and for ``ConsumerGroupMetadata``: ``unjoined``, ``rebalancing``, ``stable`` and the like."""
-        ...
 
     @property
+    @abstractmethod
     def owned(self) -> frozenset[TopicPartition]:
         """What is this member's by the last :class:`Assign`, less what was revoked or lost since."""
-        ...
 
+    @abstractmethod
     def subscribe(self, subscription: GroupSubscription, now: float) -> None:
         """Want this from now on. An empty one: leave the group, until the next call."""
-        ...
 
+    @abstractmethod
     def metadata_changed(self, topics: Mapping[str, TopicSnapshot], now: float) -> None:
         """The topics that the cluster is known to have; those of the subscription at least."""
-        ...
 
+    @abstractmethod
     def poll(self, now: float) -> list[GroupEffect]:
         """What there is to do."""
-        ...
 
+    @abstractmethod
     def answered(self, ask: SendToCoordinator, response: Response, now: float) -> None:
         """The coordinator answered."""
-        ...
 
+    @abstractmethod
     def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
         """There is no answer."""
-        ...
 
-    def revoked(self, now: float) -> None:
-        """The last :class:`Revoke` was carried out."""
-        ...
+    @abstractmethod
+    def carried_out(self, step: AssignmentStep, now: float) -> None:
+        """The last step was carried out."""
 
-    def lost(self, now: float) -> None:
-        """The last :class:`Lose` was carried out."""
-        ...
-
-    def assigned(self, now: float) -> None:
-        """The last :class:`Assign` was carried out."""
-        ...
-
+    @abstractmethod
     def fenced(self, error: KafkaError, now: float) -> None:
         """A commit was answered with UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, STALE_MEMBER_EPOCH or
         REBALANCE_IN_PROGRESS: the machine reacts as if a heartbeat had been."""
-        ...
 
+    @abstractmethod
     def rejoin(self, reason: str, now: float) -> None:
         """Begin a rebalance (Java's ``enforceRebalance``); nothing where the broker decides (KIP-848)."""
-        ...
 
+    @abstractmethod
     def leave(self, now: float, reason: str = "") -> None:
         """Leave the group for good: :class:`Revoke` first, then the request, then :class:`Left`. Static members of the
         classic protocol do not ask to leave (KIP-345)."""
-        ...
 
+    @abstractmethod
     def leave_now(self, now: float) -> None:
         """Who leaves waits for no answer any more: the request that leaves follows the one in flight."""
-        ...

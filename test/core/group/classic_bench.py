@@ -176,12 +176,8 @@ class Bench:
         """The user carries out what was seen last."""
         self.now += after_s
         for each in self.seen:
-            if isinstance(each, Revoke):
-                self.member.revoked(self.now)
-            elif isinstance(each, Lose):
-                self.member.lost(self.now)
-            elif isinstance(each, Assign):
-                self.member.assigned(self.now)
+            if isinstance(each, (Revoke, Lose, Assign)):
+                self.member.carried_out(each, self.now)
         return self.poll()
 
     def subscribe(self, *topics: str) -> Seen:

@@ -94,12 +94,7 @@ class Bench:
     def done(self, effects: Collection[GroupEffect]) -> Seen:
         """Carry out what there is to carry out; what comes next."""
         (step,) = (each for each in effects if isinstance(each, (Revoke, Lose, Assign)))
-        if isinstance(step, Revoke):
-            self.member.revoked(self.now)
-        elif isinstance(step, Lose):
-            self.member.lost(self.now)
-        else:
-            self.member.assigned(self.now)
+        self.member.carried_out(step, self.now)
         return self.poll()
 
     def join(self, numbers: Iterable[int] = (0, 1), epoch: int = 2, **subscription: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -158,10 +158,7 @@ class Member:
 
     def carry_out(self, effect: Revoke | Lose | Assign) -> None:
         if self.is_alive:
-            done: Mapping[type, Callable[[float], None]] = {
-                Revoke: self.machine.revoked, Lose: self.machine.lost, Assign: self.machine.assigned,
-            }  # fmt: skip
-            done[type(effect)](self.world.now)
+            self.machine.carried_out(effect, self.world.now)
 
     def send(self, ask: SendToCoordinator) -> None:
         world = self.world

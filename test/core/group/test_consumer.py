@@ -253,8 +253,8 @@ def test_what_was_not_under_way_is_not_carried_out() -> None:
     bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()
     effects = bench.answer(2, {JOBS: [0]})
-    bench.member.revoked(bench.now)
-    bench.member.lost(bench.now)
+    bench.member.carried_out(Revoke(parts(0)), bench.now)
+    bench.member.carried_out(Lose(parts(0)), bench.now)
     assert bench.poll() == [] and bench.asked is None
     assert bench.member.owned == frozenset()
     bench.done(effects)

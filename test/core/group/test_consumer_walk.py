@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from kafka.core.group.consumer import ConsumerMember
 from kafka.core.group.machine import (
     Assign,
-    GroupEffect,
+    AssignmentStep,
     GroupSubscription,
     Left,
     Lose,
@@ -61,7 +61,7 @@ class User:
         )
         self.asked: SendToCoordinator | None = None
         self.answer: Response | None = None
-        self.step: GroupEffect | None = None
+        self.step: AssignmentStep | None = None
         self.is_over = False
         self.member.subscribe(BOTH, walk.hand.now)
         self.poll()
@@ -102,12 +102,8 @@ class User:
         """The user polls."""
         step, self.step = self.step, None
         now = self.walk.hand.now
-        if isinstance(step, Revoke):
-            self.member.revoked(now)
-        elif isinstance(step, Lose):
-            self.member.lost(now)
-        elif isinstance(step, Assign):
-            self.member.assigned(now)
+        if step is not None:
+            self.member.carried_out(step, now)
         self.member.polled_at = now
         self.poll()
 

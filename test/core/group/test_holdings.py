@@ -27,7 +27,7 @@ def step(holdings: AssignmentReconciler) -> Seen:
 def finish(holdings: AssignmentReconciler) -> Seen:
     """Carry out the step under way; the next one."""
     assert holdings.under_way is not None
-    assert holdings.carried_out(type(holdings.under_way))
+    assert holdings.carried_out(holdings.under_way)
     return step(holdings)
 
 
@@ -55,11 +55,11 @@ def test_what_is_told_is_held_when_it_was_carried_out() -> None:
     assert step(holdings) == [Assign(parts(0, 1), parts(0, 1))]
     assert step(holdings) == [], "one at a time"
     assert (holdings.owned, holdings.is_free, holdings.is_reconciled) == (frozenset(), False, False)
-    assert not holdings.carried_out(Revoke) and not holdings.carried_out(Lose)
+    assert not holdings.carried_out(Revoke(parts(0, 1))) and not holdings.carried_out(Lose(parts(0, 1)))
     assert finish(holdings) == []
     assert holdings.held == {(JOBS, 0): TopicPartition("jobs", 0), (JOBS, 1): TopicPartition("jobs", 1)}
     assert (holdings.is_free, holdings.is_reconciled, holdings.is_empty_handed) == (False, True, False)
-    assert not holdings.carried_out(Assign), "there is nothing under way"
+    assert not holdings.carried_out(Assign(parts(0, 1), parts(0, 1))), "there is nothing under way"
 
 
 def test_what_is_to_go_goes_before_anything_comes() -> None:
