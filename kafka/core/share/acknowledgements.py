@@ -56,7 +56,7 @@ class SentAcknowledgements(NamedTuple):
         return sum(len(said.records) for said in self.said) + len(self.bare) <= 1
 
 
-def group_by_range(said: Iterable[tuple[AcknowledgeType, ShareRecord]]) -> list[AcknowledgedRanges]:
+def group_by_type(said: Iterable[tuple[AcknowledgeType, ShareRecord]]) -> list[AcknowledgedRanges]:
     """The same, by type."""
     found: dict[AcknowledgeType, list[ShareRecord]] = {}
     for kind, record in said:
@@ -372,22 +372,22 @@ class AcquiredRecords:
         anew = unread
         if taken.bare and self.held:
             anew = sorted([*unread, *[(offset, offset) for offset in self.held]])
-        return taken._replace(said=group_by_range(kept), bare=subtract_ranges(taken.bare, anew)), over
+        return taken._replace(said=group_by_type(kept), bare=subtract_ranges(taken.bare, anew)), over
 
     def _refused_as_over(self, over: list[tuple[AcknowledgeType, ShareRecord]]) -> list[AcknowledgementResult]:
         if not over:
             return []
         error = InvalidRecordStateError("the lock ended before this was sent, and the record was handed out anew")
-        return _failed_results(group_by_range(over), error)
+        return _failed_results(group_by_type(over), error)
 
     def say_again(self, taken: SentAcknowledgements, error: KafkaError, now: float) -> list[AcknowledgementResult]:
         """The broker could not look at these: say them again, but for those whose locks have ended meanwhile."""
         ours, former = self._without_former(taken)
         self.acks.put_back(
-            ours._replace(said=group_by_range([said for said in ours.records if said[1].lock_deadline > now]))
+            ours._replace(said=group_by_type([said for said in ours.records if said[1].lock_deadline > now]))
         )
         over = [said for said in ours.records if said[1].lock_deadline <= now]
-        refused = self.refuse(taken._replace(said=group_by_range(over)), error) if over else []
+        refused = self.refuse(taken._replace(said=group_by_type(over)), error) if over else []
         return refused + self._refused_as_over(former)
 
     def refuse(self, taken: SentAcknowledgements, error: KafkaError) -> list[AcknowledgementResult]:

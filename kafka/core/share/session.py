@@ -35,14 +35,14 @@ the broker drops them. What an error says about the cluster's metadata is for th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
+from kafka.core.partitions import by_topic
 from kafka.core.retry import ErrorTable
 from kafka.core.share.acknowledgements import (
     Acknowledged,
-    AcknowledgementRange,
     AcknowledgementResult,
     AcquiredRecords,
     SentAcknowledgements,
@@ -95,9 +95,6 @@ from kafka.protocol.share import (
     ShareFetchResponse,
 )
 
-# The two requests of a share session, from what they have to say.
-
-
 B = TypeVar("B", ShareFetchRequest.AcknowledgementBatch, ShareAcknowledgeRequest.AcknowledgementBatch)
 
 
@@ -111,94 +108,13 @@ class FetchDemand(NamedTuple):
     max_wait_ms: int | None = None
 
 
-class PollLimits(NamedTuple):
-    """How a fetch waits: up to ``max_wait_ms`` for the first byte, ``max_bytes`` at most."""
-
-    max_wait_ms: int
-    max_bytes: int
-
-
-def share_fetch_request(
-    group_id: str,
-    member_id: str,
-    epoch: int,
-    listed: Sequence[TopicIdPartition],
-    forgotten: Sequence[TopicIdPartition],
-    acks: Mapping[TopicIdPartition, SentAcknowledgements],
-    demand: FetchDemand,
-    polling: PollLimits,
-) -> ShareFetchRequest:
-    """A ShareFetch; without demand it fetches nothing and is answered at once."""
-    waits = demand.records > 0
-    return ShareFetchRequest(
-        group_id=group_id,
-        member_id=member_id,
-        share_session_epoch=epoch,
-        max_wait_ms=polling.max_wait_ms if waits else 0,
-        min_bytes=1 if waits else 0,
-        max_bytes=polling.max_bytes if waits else 0,
-        max_records=demand.records,
-        batch_size=max(1, demand.records),
-        share_acquire_mode=1 if demand.exactly else 0,
-        topics=[
-            ShareFetchRequest.FetchTopic(
-                topic_id=topic_id,
-                partitions=[
-                    ShareFetchRequest.FetchPartition(
-                        partition_index=partition.partition,
-                        acknowledgement_batches=_batches(
-                            ShareFetchRequest.AcknowledgementBatch, acks[partition].ranges if partition in acks else ()
-                        ),
-                    )
-                    for partition in partitions
-                ],
-            )
-            for topic_id, partitions in _by_topic(listed).items()
-        ],
-        forgotten_topics_data=[
-            ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[each.partition for each in partitions])
-            for topic_id, partitions in _by_topic(forgotten).items()
-        ],
-    )
-
-
-def share_acknowledge_request(
-    group_id: str, member_id: str, epoch: int, acks: Mapping[TopicIdPartition, SentAcknowledgements]
-) -> ShareAcknowledgeRequest:
-    """A ShareAcknowledge; it says so when there are renewals among the acknowledgements (KIP-1222)."""
-    return ShareAcknowledgeRequest(
-        group_id=group_id,
-        member_id=member_id,
-        share_session_epoch=epoch,
-        is_renew_ack=any(each.type is AcknowledgeType.RENEW for taken in acks.values() for each in taken.ranges),
-        topics=[
-            ShareAcknowledgeRequest.AcknowledgeTopic(
-                topic_id=topic_id,
-                partitions=[
-                    ShareAcknowledgeRequest.AcknowledgePartition(
-                        partition_index=partition.partition,
-                        acknowledgement_batches=_batches(
-                            ShareAcknowledgeRequest.AcknowledgementBatch, acks[partition].ranges
-                        ),
-                    )
-                    for partition in partitions
-                ],
-            )
-            for topic_id, partitions in _by_topic(acks).items()
-        ],
-    )
-
-
-def _batches(kind: type[B], ranges: Iterable[AcknowledgementRange]) -> list[B]:
+def _batches(kind: type[B], taken: SentAcknowledgements | None) -> list[B]:
     """The ranges as one request or the other has them."""
-    return [kind(first_offset=each.first, last_offset=each.last, acknowledge_types=[each.type]) for each in ranges]
+    return [
+        kind(first_offset=each.first, last_offset=each.last, acknowledge_types=[each.type])
+        for each in (taken.ranges if taken is not None else ())
+    ]
 
-
-def _by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicIdPartition]]:
-    found: dict[UUID, list[TopicIdPartition]] = {}
-    for partition in partitions:
-        found.setdefault(partition.topic_id, []).append(partition)
-    return found
 
 
 # What each error of a share session's answers asks for, one row for each (KIP-932; kafka.common.protocol.Errors).
@@ -398,23 +314,11 @@ class ShareResponseOutcome(NamedTuple):
         return bool(self.records or self.answered or self.lost or self.partition_errors or self.error)
 
 
-class ShareResponseContext(NamedTuple):
-    """What of the session an answer meets: its partitions, their topics' names, what is held, and who rests."""
-
-    holding_of: Callable[[TopicIdPartition], AcquiredRecords]
-    wanted: Container[TopicIdPartition]
-    topics: Mapping[UUID, str]
-    fetch_rests: PartitionBackoff
-    ack_rests: PartitionBackoff
-    check_crcs: bool
-    open_batch: SharedBatch
-
-
 class ShareResponseHandler:
-    """One answer. ``deadline``: when the locks end that it gives; ``gives_back``: something has to be said at once;
-    ``has_acquired``: something is there to be read."""
+    """One answer to ``session``. ``deadline``: when the locks end that it gives; ``gives_back``: something has to be
+    said at once; ``has_acquired``: something is there to be read."""
 
-    def __init__(self, scene: ShareResponseContext, deadline: float, now: float) -> None:
+    def __init__(self, session: ShareSession, deadline: float, now: float) -> None:
         self.gives_back = False
         self.has_acquired = False
         self._says_again = False
@@ -422,7 +326,7 @@ class ShareResponseHandler:
         self.answered: list[AcknowledgementResult] = []
         self.lost: list[ShareRecord] = []
         self.errors: dict[TopicIdPartition, KafkaError] = {}
-        self._scene = scene
+        self._session = session
         self._deadline = deadline
         self._now = now
 
@@ -444,29 +348,29 @@ class ShareResponseHandler:
     def _failed(self, partition: TopicIdPartition, error: KafkaError) -> None:
         reaction = SHARE_PARTITION_ERRORS.action_for(error)
         if partition not in self.errors:
-            self._scene.fetch_rests.begin(partition, self._now, reaction.rest_s, reaction.rest_max_s)
+            self._session._backoffs.begin(partition, self._now, reaction.rest_s, reaction.rest_max_s)
         self.errors[partition] = error
         if reaction.locks_gone:
             self._drop(partition, error)
 
     def _drop(self, partition: TopicIdPartition, error: KafkaError) -> None:
-        held, said = self._scene.holding_of(partition).drop(error)
+        held, said = self._session._holding(partition).drop(error)
         self.lost += held
         self.answered += said
 
     def _acquired(self, partition: TopicIdPartition, part: ShareFetchResponse.PartitionData) -> None:
-        scene = self._scene
-        if partition not in scene.wanted:  # not since the request went out
+        session = self._session
+        if partition not in session._wanted:  # not since the request went out
             self._give_back(partition, part)
             return
         if self._deadline <= self._now:
             return  # the answer was under way for longer than the locks last: who began to work would do so for nothing
         ranges = [AcquiredRange(*_offset_range(each), each.delivery_count) for each in part.acquired_records]
-        holding = scene.holding_of(partition)
+        holding = session._holding(partition)
         try:
             reader = AcquiredReader(
-                scene.topics[partition.topic_id], partition.partition, cast(memoryview, part.records), ranges,
-                self._deadline, holding, scene.check_crcs, scene.open_batch,
+                session._topics[partition.topic_id], partition.partition, cast(memoryview, part.records), ranges,
+                self._deadline, holding, session._check_crcs, session._open_batch,
             )  # fmt: skip
         except KafkaError as error:
             self._give_back(partition, part)
@@ -489,7 +393,7 @@ class ShareResponseHandler:
 
     def _give_back(self, partition: TopicIdPartition, part: ShareFetchResponse.PartitionData) -> None:
         spans = [(first, last) for first, last in map(_offset_range, part.acquired_records) if first <= last]
-        self._scene.holding_of(partition).acks.add_ranges(spans, AcknowledgeType.RELEASE)
+        self._session._holding(partition).acks.add_ranges(spans, AcknowledgeType.RELEASE)
         self.gives_back = True
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------
@@ -504,7 +408,7 @@ class ShareResponseHandler:
             return
         error = for_code(code)(text or "")
         reaction = ACKNOWLEDGE_ERRORS.action_for(error)
-        holding = self._scene.holding_of(partition)
+        holding = self._session._holding(partition)
         taken = taken or _NO_ACKNOWLEDGEMENTS
         if reaction.locks_gone:
             self.answered += holding.refuse(taken, error)
@@ -513,14 +417,14 @@ class ShareResponseHandler:
             self.answered += holding.say_one_by_one(taken)
             self.gives_back = self._says_again = True
         elif reaction.again:
-            self._scene.ack_rests.begin(partition, self._now, BACKOFF_S, BACKOFF_MAX_S)
+            self._session._ack_rests.begin(partition, self._now, BACKOFF_S, BACKOFF_MAX_S)
             self.answered += holding.say_again(taken, error, self._now)
             self._says_again = True
         else:
             self.answered += holding.refuse(taken, error)
 
     def _taken_by_broker(self, partition: TopicIdPartition, taken: SentAcknowledgements) -> None:
-        self._scene.ack_rests.went_well(partition)
+        self._session._ack_rests.went_well(partition)
         for kind, records in taken.said:
             self.answered.append(AcknowledgementResult(kind, records, None))
             if kind is not AcknowledgeType.RENEW:
@@ -529,16 +433,7 @@ class ShareResponseHandler:
                 record._renew(self._deadline)
                 if record.lost:  # its time was up here while the renewal was on its way
                     offsets = (record.offset, record.offset)
-                    self._scene.holding_of(partition).acks.add_ranges([offsets], AcknowledgeType.RELEASE)
-
-
-def acknowledge_error_code(
-    part: ShareFetchResponse.PartitionData | ShareAcknowledgeResponse.PartitionData,
-) -> tuple[int, str | None]:
-    """The code and text that a partition's part has for its acknowledgements."""
-    if isinstance(part, ShareFetchResponse.PartitionData):
-        return part.acknowledge_error_code, part.acknowledge_error_message
-    return part.error_code, part.error_message
+                    self._session._holding(partition).acks.add_ranges([offsets], AcknowledgeType.RELEASE)
 
 
 def _offset_range(acquired: ShareFetchResponse.AcquiredRecords) -> tuple[int, int]:
@@ -793,22 +688,64 @@ class ShareSession:
         wait_ms = self._max_wait_ms if demand.max_wait_ms is None else min(demand.max_wait_ms, self._max_wait_ms)
         if acks or self.held_count:
             wait_ms = min(wait_ms, WAIT_HOLDING_MS)
-        request = share_fetch_request(
-            self._group_id,
-            self.member_id,
-            self._epoch,
-            list(dict.fromkeys([*listed, *acks])),
-            list(forgotten),
-            acks,
-            demand if wanted else FetchDemand(0),
-            PollLimits(wait_ms, self._fetch_max_bytes),
+        if not wanted:
+            demand = FetchDemand(0)
+        waits = demand.records > 0
+        request = ShareFetchRequest(
+            group_id=self._group_id,
+            member_id=self.member_id,
+            share_session_epoch=self._epoch,
+            max_wait_ms=wait_ms if waits else 0,
+            min_bytes=1 if waits else 0,
+            max_bytes=self._fetch_max_bytes if waits else 0,
+            max_records=demand.records,
+            batch_size=max(1, demand.records),
+            share_acquire_mode=1 if demand.exactly else 0,
+            topics=[
+                ShareFetchRequest.FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        ShareFetchRequest.FetchPartition(
+                            partition_index=number,
+                            acknowledgement_batches=_batches(
+                                ShareFetchRequest.AcknowledgementBatch, acks.get(TopicIdPartition(topic_id, number))
+                            ),
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic_id, numbers in by_topic(dict.fromkeys([*listed, *acks])).items()
+            ],
+            forgotten_topics_data=[
+                ShareFetchRequest.ForgottenTopic(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in by_topic(forgotten).items()
+            ],
         )
         return ShareExchange(request, acks, frozenset(listed), frozenset(forgotten), fetched)
 
     def _acknowledge_request(self, epoch: int | None = None) -> ShareExchange:
+        """A ShareAcknowledge; it says so when there are renewals among the acknowledgements (KIP-1222)."""
         acks = self._take(everything=epoch == CLOSING)
-        request = share_acknowledge_request(
-            self._group_id, self.member_id, self._epoch if epoch is None else epoch, acks
+        request = ShareAcknowledgeRequest(
+            group_id=self._group_id,
+            member_id=self.member_id,
+            share_session_epoch=self._epoch if epoch is None else epoch,
+            is_renew_ack=any(each.type is AcknowledgeType.RENEW for taken in acks.values() for each in taken.ranges),
+            topics=[
+                ShareAcknowledgeRequest.AcknowledgeTopic(
+                    topic_id=topic_id,
+                    partitions=[
+                        ShareAcknowledgeRequest.AcknowledgePartition(
+                            partition_index=number,
+                            acknowledgement_batches=_batches(
+                                ShareAcknowledgeRequest.AcknowledgementBatch, acks[TopicIdPartition(topic_id, number)]
+                            ),
+                        )
+                        for number in numbers
+                    ],
+                )
+                for topic_id, numbers in by_topic(acks).items()
+            ],
         )
         nothing: frozenset[TopicIdPartition] = frozenset()  # unlike a fetch, it puts no partition into the session
         return ShareExchange(request, acks, nothing, nothing, nothing)
@@ -832,7 +769,7 @@ class ShareSession:
         if response.acquisition_lock_timeout_ms > 0:
             self.lock_s = response.acquisition_lock_timeout_ms / 1000
         deadline = sent_at + self.lock_s
-        intake = ShareResponseHandler(self._scene(), deadline, now)
+        intake = ShareResponseHandler(self, deadline, now)
         answered: set[TopicIdPartition] = set()
         for topic in response.responses:
             for part in topic.partitions:
@@ -840,7 +777,10 @@ class ShareSession:
                 answered.add(partition)
                 if isinstance(part, ShareFetchResponse.PartitionData):
                     intake.fetched(partition, part)
-                intake.said(partition, exchange.acks.get(partition), *acknowledge_error_code(part))
+                    code, text = part.acknowledge_error_code, part.acknowledge_error_message
+                else:
+                    code, text = part.error_code, part.error_message
+                intake.said(partition, exchange.acks.get(partition), code, text)
         for partition in exchange.acks.keys() - answered:
             intake.said(partition, exchange.acks[partition], 0, None)
         if closing:
@@ -858,7 +798,7 @@ class ShareSession:
 
     def read(self, now: float) -> ShareResponseOutcome:
         """The next records of what was acquired and is unread, a slice of them."""
-        intake = ShareResponseHandler(self._scene(), now, now)
+        intake = ShareResponseHandler(self, now, now)
         self._read(intake)
         self._flush = self._flush or intake.gives_back
         return intake.outcome()
@@ -883,17 +823,6 @@ class ShareSession:
     def on_connection_lost(self, error: KafkaError) -> ShareResponseOutcome:
         """The session's connection has ended while no request was out, so the broker has let go of its locks."""
         return self._session_lost({}, error)
-
-    def _scene(self) -> ShareResponseContext:
-        return ShareResponseContext(
-            self._holding,
-            self._wanted,
-            self._topics,
-            self._backoffs,
-            self._ack_rests,
-            self._check_crcs,
-            self._open_batch,
-        )
 
     def _refused(self, exchange: ShareExchange, error: BrokerResponseError) -> ShareResponseOutcome:
         reaction = SHARE_FETCH_ERRORS.action_for(error)
