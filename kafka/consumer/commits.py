@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka.client import KafkaClient
-from kafka.core.group.offsets import OffsetErrors, commit_offsets
+from kafka.core.group.offsets import OffsetDialogues, OffsetErrors
 from kafka.errors import Cancelled, CommitFailedError, IllegalStateError, KafkaError
 from kafka.future import Future
 from kafka.protocol.offsets import OffsetCommitResponse
@@ -88,7 +88,7 @@ class CommitQueue:
     ) -> None:
         self._client = client
         self._who = who
-        self._on_fenced = on_fenced
+        self._dialogues = OffsetDialogues(self._speaker, client.cluster.topic_id, client.retry_backoff, on_fenced)
         self._on_committed = on_committed
         self._queue: list[_PendingCommit] = []
         self._sent: list[_PendingCommit] = []
@@ -151,16 +151,7 @@ class CommitQueue:
             merged.update(job.offsets)
         timeout_s = max(job.give_up_at for job in self._sent) - self._client.loop.time()
         try:
-            done = self._client.run(
-                commit_offsets(
-                    merged,
-                    self._speaker,
-                    topic_id_of=self._client.cluster.topic_id,
-                    timeout_s=max(timeout_s, 0.0),
-                    backoff=self._client.retry_backoff,
-                    on_fenced=self._on_fenced,
-                )
-            )
+            done = self._client.run(self._dialogues.commit(merged, max(timeout_s, 0.0)))
         except IllegalStateError as error:  # the client is closed
             done = Future[OffsetErrors]().failure(error)
         done.add_callback(self._answered, merged)

@@ -48,7 +48,7 @@ from kafka.core.consume.offsets import ResolvedOffset
 from kafka.core.consume.positions import EARLIEST, LATEST
 from kafka.core.consume.record import ConsumerRecord, RecordsByPartition
 from kafka.core.group.machine import NO_GENERATION, GroupSubscription
-from kafka.core.group.offsets import CommittedOffsets, fetch_offsets
+from kafka.core.group.offsets import CommittedOffsets, OffsetDialogues
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     Cancelled,
@@ -920,16 +920,10 @@ class KafkaConsumer(HasTelemetry):
 
         def fetch() -> Future[CommittedOffsets]:
             client.cluster.add_topics({each.topic for each in partitions})
-            return client.run(
-                fetch_offsets(
-                    partitions,
-                    lambda: ConsumerGroupMetadata(group_id),
-                    as_member=False,
-                    topic_id_of=client.cluster.topic_id,
-                    timeout_s=timeout_s,
-                    backoff=client.retry_backoff,
-                )
+            reader = OffsetDialogues(
+                lambda: ConsumerGroupMetadata(group_id), client.cluster.topic_id, client.retry_backoff
             )
+            return client.run(reader.fetch(partitions, timeout_s, as_member=False))
 
         found = self._wait_in_turn(self._host.submit(fetch), timeout_s, "committed")
         for error in found.errors.values():

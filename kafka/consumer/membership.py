@@ -25,7 +25,7 @@ from kafka.consumer.listener import method_of
 from kafka.consumer.metrics import ConsumerMetrics
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.group.machine import Assign, AssignmentStep, Lose, Revoke
-from kafka.core.group.offsets import CommittedOffsets, fetch_offsets
+from kafka.core.group.offsets import CommittedOffsets, OffsetDialogues
 from kafka.errors import (
     Cancelled,
     CommitInRebalanceError,
@@ -74,11 +74,11 @@ class InitialOffsets:
     ) -> None:
         self._driver = driver
         self._client = driver.client
-        self._who = who
+        client = driver.client
+        self._dialogues = OffsetDialogues(who, client.cluster.topic_id, client.retry_backoff, on_fenced)
         self._is_member = is_member
         self._timeout_s = timeout_s
         self._known = known
-        self._on_fenced = on_fenced
         self._on_trouble = on_trouble
         # Partitions whose OffsetFetch is under way.
         self._asked: StartingPositions = {}
@@ -100,17 +100,7 @@ class InitialOffsets:
             return
         self._asked.update(wanted)
         try:
-            found = self._client.run(
-                fetch_offsets(
-                    wanted,
-                    self._who,
-                    as_member=self._is_member(),
-                    topic_id_of=self._client.cluster.topic_id,
-                    timeout_s=self._timeout_s,
-                    backoff=self._client.retry_backoff,
-                    on_fenced=self._on_fenced,
-                )
-            )
+            found = self._client.run(self._dialogues.fetch(wanted, self._timeout_s, as_member=self._is_member()))
         except KafkaError:  # the client is closed
             return
         found.add_callback(self._found, wanted)

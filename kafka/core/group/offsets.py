@@ -1,14 +1,14 @@
 """A group's offsets: OffsetCommit and OffsetFetch as dialogues, in all versions.
 
-    commit_offsets   the errors of the partitions that were not committed
-    fetch_offsets    the committed offset of each partition that has one, and errors
+    OffsetDialogues.commit    the errors of the partitions that were not committed
+    OffsetDialogues.fetch     the committed offset of each partition that has one, and errors
 
 What an error code asks for is a row of :data:`COMMIT_ERROR_ACTIONS` or :data:`OFFSET_FETCH_ERROR_ACTIONS`; codes
 without one go by their class's ``retriable``. Who commits is asked anew for each attempt (``who``): a member's epoch
 moves on while a commit is on its way (KIP-848), and a member that lost its partitions must not commit any more, which
 ``who`` says by raising.
 
-The messages are in ``offsets.py``; version 0 stored offsets in ZooKeeper and is not spoken.
+Version 0 stored offsets in ZooKeeper and is not spoken.
 
 Source: KIP-211, KIP-320 (leader epochs), KIP-345 (instances), KIP-447 (stable offsets),
 KIP-709 (several groups), KIP-848 (members' epochs).
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.core.dialogue import ByVersion, Dialogue, Forget, RefreshMetadata, Sleep, now, send, within
@@ -110,16 +110,7 @@ def commit_errors(
     answer: OffsetCommitResponse, left: Iterable[TopicPartition], ids: Mapping[str, UUID]
 ) -> OffsetErrors:
     """The error of each partition that has one, or that the answer leaves out."""
-    names = {topic_id: name for name, topic_id in ids.items()}
-    errors: OffsetErrors = {}
-    heard: set[TopicPartition] = set()
-    for topic in answer.topics:
-        for entry in topic.partitions:
-            where = TopicPartition(topic.name or names.get(topic.topic_id, ""), entry.partition_index)
-            heard.add(where)
-            if entry.error_code:
-                errors[where] = for_code(entry.error_code)(f"commit of {where.topic}-{where.partition}")
-    return _of_each(left, errors, heard)
+    return _errors_of(left, _entries(answer.topics, ids), "commit of")
 
 
 def fetch_request(
@@ -161,35 +152,36 @@ def read_offsets(
 ) -> OffsetErrors:
     """Puts what was committed into ``found``; the error of each partition that has one, or that the answer leaves out:
     of that it is unknown whether it has an offset."""
-    names = {topic_id: name for name, topic_id in ids.items()}
     group = answer.groups[0] if answer.groups else None
     code = answer.error_code if group is None else group.error_code
     if code:
         return dict.fromkeys(left, for_code(code)("fetch of a group's offsets"))
-    errors: OffsetErrors = {}
-    heard: set[TopicPartition] = set()
-    for topic in answer.topics if group is None else group.topics:
-        name = topic.name
-        if group is not None and not name:
-            name = names.get(topic.topic_id, "")  # type: ignore[union-attr]
-        for entry in topic.partitions:
-            where = TopicPartition(name, entry.partition_index)
-            heard.add(where)
-            if entry.error_code:
-                errors[where] = for_code(entry.error_code)(f"committed offset of {name}-{entry.partition_index}")
-            elif entry.committed_offset >= 0:
-                found[where] = OffsetAndMetadata(
-                    entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch
-                )
-    return _of_each(left, errors, heard)
+    entries = _entries(answer.topics if group is None else group.topics, ids)
+    for where, entry in entries.items():
+        if not entry.error_code and entry.committed_offset >= 0:
+            found[where] = OffsetAndMetadata(entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch)
+    return _errors_of(left, entries, "committed offset of")
 
 
-def _of_each(left: Iterable[TopicPartition], errors: OffsetErrors, heard: set[TopicPartition]) -> OffsetErrors:
+def _entries(topics: Iterable[Any], ids: Mapping[str, UUID]) -> dict[TopicPartition, Any]:
+    """The answer's entry of each partition. Topics go by ids where they have no name."""
+    names = {topic_id: name for name, topic_id in ids.items()}
     return {
-        each: errors.get(each) or CoordinatorNotAvailableError("the answer leaves the partition out")
-        for each in left
-        if each in errors or each not in heard
+        TopicPartition(topic.name or names.get(getattr(topic, "topic_id", ZERO_UUID), ""), entry.partition_index): entry
+        for topic in topics
+        for entry in topic.partitions
     }
+
+
+def _errors_of(left: Iterable[TopicPartition], entries: Mapping[TopicPartition, Any], what: str) -> OffsetErrors:
+    errors: OffsetErrors = {}
+    for each in left:
+        entry = entries.get(each)
+        if entry is None:
+            errors[each] = CoordinatorNotAvailableError("the answer leaves the partition out")
+        elif entry.error_code:
+            errors[each] = for_code(entry.error_code)(f"{what} {each.topic}-{each.partition}")
+    return errors
 
 
 LEAST_VERSION: Final = 1
@@ -281,155 +273,127 @@ class _Fault(NamedTuple):
     reaction: OffsetErrorAction
 
 
-def commit_offsets(
-    offsets: Mapping[TopicPartition, OffsetAndMetadata],
-    who: MemberIdentity,
-    *,
-    topic_id_of: TopicIdOf,
-    timeout_s: float,
-    backoff: Backoff,
-    on_fenced: Callable[[KafkaError], object] = lambda _: None,
-    lane: str | None = None,
-) -> Dialogue[OffsetErrors]:
-    """Commit, and try again what is worth it for ``timeout_s``. The errors of those that were not committed.
+class OffsetDialogues:
+    """Of one group. ``on_fenced`` is called with each error that says something of the membership
+    (``GroupMachine.fenced``). The dialogues raise Cancelled alone: what went wrong stands beside the partitions."""
 
-    ``on_fenced`` is called with each error that says something of the membership (``GroupMachine.fenced``). Raises
-    Cancelled alone: what went wrong stands beside the partitions.
-    """
+    def __init__(
+        self,
+        who: MemberIdentity,
+        topic_id_of: TopicIdOf,
+        backoff: Backoff,
+        on_fenced: Callable[[KafkaError], object] = lambda _: None,
+    ) -> None:
+        self._who = who
+        self._topic_id_of = topic_id_of
+        self._backoff = backoff
+        self._on_fenced = on_fenced
 
-    def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[OffsetErrors]:
-        ids = ids_of(left, topic_id_of)
-        answer = yield from send(
-            Coordinator(speaker.group_id or ""),
-            ByVersion(
-                OffsetCommitRequest,
-                lambda version: commit_request({each: offsets[each] for each in left}, speaker, ids, version),
-            ),
-            lane=lane,
-            min_version=LEAST_VERSION,
-            max_version=most_version(ids),
-        )
-        return commit_errors(answer, left, ids)
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float) -> Dialogue[OffsetErrors]:
+        """Commit, and try again what is worth it for ``timeout_s``. The errors of those that were not committed."""
 
-    return (
-        yield from _retry(
-            offsets,
-            attempt,
-            who,
-            COMMIT_ERROR_ACTIONS,
-            "commit",
-            timeout_s=timeout_s,
-            backoff=backoff,
-            on_fenced=on_fenced,
-        )
-    )
+        def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[OffsetErrors]:
+            ids = ids_of(left, self._topic_id_of)
+            answer = yield from send(
+                Coordinator(speaker.group_id or ""),
+                ByVersion(
+                    OffsetCommitRequest,
+                    lambda version: commit_request({each: offsets[each] for each in left}, speaker, ids, version),
+                ),
+                min_version=LEAST_VERSION,
+                max_version=most_version(ids),
+            )
+            return commit_errors(answer, left, ids)
 
+        return (yield from self._retry(offsets, attempt, COMMIT_ERROR_ACTIONS, "commit", timeout_s))
 
-def fetch_offsets(
-    partitions: Iterable[TopicPartition],
-    who: MemberIdentity,
-    *,
-    as_member: bool,
-    topic_id_of: TopicIdOf,
-    timeout_s: float,
-    backoff: Backoff,
-    on_fenced: Callable[[KafkaError], object] = lambda _: None,
-    lane: str | None = None,
-) -> Dialogue[CommittedOffsets]:
-    """The committed offsets. Raises Cancelled alone, as :func:`commit_offsets` does.
+    def fetch(
+        self, partitions: Iterable[TopicPartition], timeout_s: float, *, as_member: bool
+    ) -> Dialogue[CommittedOffsets]:
+        """The committed offsets.
 
-    ``as_member``: say member and epoch, as members of the consumer group protocol do (KIP-848), so that a member that
-    was fenced learns it. Offsets that an open transaction is about to commit are waited for (KIP-447, brokers since
-    2.5).
-    """
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
+        ``as_member``: say member and epoch, as members of the consumer group protocol do (KIP-848), so that a member
+        that was fenced learns it. Offsets that an open transaction is about to commit are waited for (KIP-447, brokers
+        since 2.5).
+        """
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[OffsetErrors]:
-        ids = ids_of(left, topic_id_of)
-        answer = yield from send(
-            Coordinator(speaker.group_id or ""),
-            ByVersion(OffsetFetchRequest, lambda version: fetch_request(left, speaker, as_member, ids, version)),
-            lane=lane,
-            min_version=LEAST_VERSION,
-            max_version=most_version(ids),
-        )
-        return read_offsets(answer, left, ids, found)
+        def attempt(left: Iterable[TopicPartition], speaker: ConsumerGroupMetadata) -> Dialogue[OffsetErrors]:
+            ids = ids_of(left, self._topic_id_of)
+            answer = yield from send(
+                Coordinator(speaker.group_id or ""),
+                ByVersion(OffsetFetchRequest, lambda version: fetch_request(left, speaker, as_member, ids, version)),
+                min_version=LEAST_VERSION,
+                max_version=most_version(ids),
+            )
+            return read_offsets(answer, left, ids, found)
 
-    wanted = list(partitions)
-    errors = yield from _retry(
-        wanted,
-        attempt,
-        who,
-        OFFSET_FETCH_ERROR_ACTIONS,
-        "fetch",
-        timeout_s=timeout_s,
-        backoff=backoff,
-        on_fenced=on_fenced,
-    )
-    return CommittedOffsets(found, errors)
+        errors = yield from self._retry(partitions, attempt, OFFSET_FETCH_ERROR_ACTIONS, "fetch", timeout_s)
+        return CommittedOffsets(found, errors)
 
+    def _retry(
+        self,
+        partitions: Iterable[TopicPartition],
+        attempt: _Attempt,
+        table: ErrorTable[OffsetErrorAction],
+        what: str,
+        timeout_s: float,
+    ) -> Dialogue[OffsetErrors]:
+        """Attempts until nothing is left that another one could help; the errors of what failed."""
+        give_up_at = (yield from now()) + timeout_s
+        left = list(partitions)
+        failed: OffsetErrors = {}
+        attempts = 0
+        while left:
+            attempts += 1
+            try:
+                speaker = self._who()
+            except KafkaError as refusal:
+                failed.update(dict.fromkeys(left, refusal))
+                break
+            try:
+                errors = yield from within(give_up_at, attempt(left, speaker))
+                faults = {each: _Fault(error, table.action_for(error)) for each, error in errors.items()}
+            except Cancelled:
+                raise
+            except KafkaError as error:  # no response, or no coordinator known
+                action = OffsetErrorAction.FAIL if classify(error) is RetryAction.GIVE_UP else OffsetErrorAction.FIND
+                faults = dict.fromkeys(left, _Fault(error, action))
+            for fault in {fault.reaction: fault for fault in faults.values()}.values():
+                if fault.reaction in (OffsetErrorAction.FENCED, OffsetErrorAction.EPOCH):
+                    self._on_fenced(fault.error)
+            left = [each for each in left if each in faults and faults[each].reaction in _RETRYING_ACTIONS]
+            reactions = {faults[each].reaction for each in left}
+            if attempts >= BRIEF_ATTEMPTS:
+                left = [each for each in left if faults[each].reaction is not OffsetErrorAction.BRIEFLY]
+            for each, fault in faults.items():
+                if each not in left and fault.reaction is not OffsetErrorAction.NOTHING:
+                    failed[each] = _error_text(fault.error, what, speaker)
+            if not left:
+                break
+            is_renewed = OffsetErrorAction.EPOCH in reactions and self._has_moved_on(speaker)
+            wait_s = 0.0 if is_renewed else self._backoff.delay_s(attempts)
+            if (yield from now()) + wait_s > give_up_at:
+                for each in left:
+                    last = faults[each].error
+                    late = KafkaTimeoutError(f"{_of(what, speaker)}: no success within {timeout_s:g} s; last: {last}")
+                    late.__cause__ = last
+                    failed[each] = late
+                break
+            try:
+                yield from _recover(reactions, speaker, left, wait_s, give_up_at)
+            except Cancelled:
+                raise
+            except KafkaError as error:
+                failed.update(dict.fromkeys(left, error))
+                break
+        return failed
 
-def _retry(
-    partitions: Iterable[TopicPartition],
-    attempt: _Attempt,
-    who: MemberIdentity,
-    table: ErrorTable[OffsetErrorAction],
-    what: str,
-    *,
-    timeout_s: float,
-    backoff: Backoff,
-    on_fenced: Callable[[KafkaError], object],
-) -> Dialogue[OffsetErrors]:
-    """Attempts until nothing is left that another one could help; the errors of what failed."""
-    give_up_at = (yield from now()) + timeout_s
-    left = list(partitions)
-    failed: OffsetErrors = {}
-    attempts = 0
-    while left:
-        attempts += 1
+    def _has_moved_on(self, speaker: ConsumerGroupMetadata) -> bool:
         try:
-            speaker = who()
-        except KafkaError as refusal:
-            failed.update(dict.fromkeys(left, refusal))
-            break
-        try:
-            errors = yield from within(give_up_at, attempt(left, speaker))
-            faults = {each: _Fault(error, table.action_for(error)) for each, error in errors.items()}
-        except Cancelled:
-            raise
-        except KafkaError as error:  # no response, or no coordinator known
-            action = OffsetErrorAction.FAIL if classify(error) is RetryAction.GIVE_UP else OffsetErrorAction.FIND
-            faults = dict.fromkeys(left, _Fault(error, action))
-        for fault in {fault.reaction: fault for fault in faults.values()}.values():
-            if fault.reaction in (OffsetErrorAction.FENCED, OffsetErrorAction.EPOCH):
-                on_fenced(fault.error)
-        left = [each for each in left if each in faults and faults[each].reaction in _RETRYING_ACTIONS]
-        reactions = {faults[each].reaction for each in left}
-        if attempts >= BRIEF_ATTEMPTS:
-            left = [each for each in left if faults[each].reaction is not OffsetErrorAction.BRIEFLY]
-        for each, fault in faults.items():
-            if each not in left and fault.reaction is not OffsetErrorAction.NOTHING:
-                failed[each] = _error_text(fault.error, what, speaker)
-        if not left:
-            break
-        wait_s = (
-            0.0 if OffsetErrorAction.EPOCH in reactions and _has_moved_on(who, speaker) else backoff.delay_s(attempts)
-        )
-        if (yield from now()) + wait_s > give_up_at:
-            for each in left:
-                last = faults[each].error
-                late = KafkaTimeoutError(f"{_of(what, speaker)}: no success within {timeout_s:g} s; last: {last}")
-                late.__cause__ = last
-                failed[each] = late
-            break
-        try:
-            yield from _recover(reactions, speaker, left, wait_s, give_up_at)
-        except Cancelled:
-            raise
-        except KafkaError as error:
-            failed.update(dict.fromkeys(left, error))
-            break
-    return failed
+            return self._who().generation_id != speaker.generation_id
+        except KafkaError:
+            return True  # which the next attempt reports
 
 
 def _recover(
@@ -449,13 +413,6 @@ def _recover(
         except KafkaError as error:
             if not error.retriable or isinstance(error, Cancelled):
                 raise
-
-
-def _has_moved_on(who: MemberIdentity, speaker: ConsumerGroupMetadata) -> bool:
-    try:
-        return who().generation_id != speaker.generation_id
-    except KafkaError:
-        return True  # which the next attempt reports
 
 
 def _error_text(error: KafkaError, what: str, speaker: ConsumerGroupMetadata) -> KafkaError:

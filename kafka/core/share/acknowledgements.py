@@ -23,6 +23,7 @@ from kafka.records.header import MAX_OFFSET
 if TYPE_CHECKING:
     from kafka.core.share.session import ShareSession
 
+
 class AcknowledgementRange(NamedTuple):
     """Offsets ``first`` to ``last``, both inclusive, with one type."""
 

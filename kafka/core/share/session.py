@@ -116,7 +116,6 @@ def _batches(kind: type[B], taken: SentAcknowledgements | None) -> list[B]:
     ]
 
 
-
 # What each error of a share session's answers asks for, one row for each (KIP-932; kafka.common.protocol.Errors).
 #
 # Three places of an answer have a code, and the same error means different things there:

@@ -14,9 +14,8 @@ from kafka.core.dialogue import Dialogue, Now, RefreshMetadata, Send, Sleep, Ste
 from kafka.core.group.offsets import (
     COMMIT_ERROR_ACTIONS,
     OFFSET_FETCH_ERROR_ACTIONS,
+    OffsetDialogues,
     OffsetErrorAction,
-    commit_offsets,
-    fetch_offsets,
 )
 from kafka.core.retry import Backoff
 from kafka.errors import (
@@ -151,34 +150,18 @@ class Coordinator:
             "error_code": code,
         }
 
+    def dialogues(self) -> OffsetDialogues:
+        return OffsetDialogues(lambda: self.member, self.ids.get, self.client.retry_backoff, self.on_fenced)
+
     def run_commit(
         self, offsets: dict[TopicPartition, OffsetAndMetadata], timeout_s: float = 20.0
     ) -> dict[TopicPartition, KafkaError]:
-        future = self.client.run(
-            commit_offsets(
-                offsets,
-                lambda: self.member,
-                topic_id_of=self.ids.get,
-                timeout_s=timeout_s,
-                backoff=self.client.retry_backoff,
-                on_fenced=self.on_fenced,
-            )
-        )
+        future = self.client.run(self.dialogues().commit(offsets, timeout_s))
         assert self.loop.run_until(future, 100)
         return future.result()
 
     def run_fetch(self, *partitions: TopicPartition, as_member: bool = False, timeout_s: float = 20.0) -> Any:
-        future = self.client.run(
-            fetch_offsets(
-                partitions,
-                lambda: self.member,
-                as_member=as_member,
-                topic_id_of=self.ids.get,
-                timeout_s=timeout_s,
-                backoff=self.client.retry_backoff,
-                on_fenced=self.on_fenced,
-            )
-        )
+        future = self.client.run(self.dialogues().fetch(partitions, timeout_s, as_member=as_member))
         assert self.loop.run_until(future, 100)
         return future.result()
 
@@ -441,7 +424,7 @@ class NoChance:
 
 def commit_of_a(who: Callable[[], ConsumerGroupMetadata], timeout_s: float = 60.0) -> Dialogue[Any]:
     backoff = Backoff(1.0, 1.0, NoChance())
-    return commit_offsets({A: WHAT[A]}, who, topic_id_of=IDS.get, timeout_s=timeout_s, backoff=backoff)
+    return OffsetDialogues(who, IDS.get, backoff).commit({A: WHAT[A]}, timeout_s)
 
 
 def as_me() -> ConsumerGroupMetadata:
@@ -535,9 +518,8 @@ def test_who_is_no_member_any_more_sends_nothing(it: Coordinator) -> None:
     def nobody() -> ConsumerGroupMetadata:
         raise CommitFailedError("gone")
 
-    future = it.client.run(
-        commit_offsets(WHAT, nobody, topic_id_of=it.ids.get, timeout_s=1.0, backoff=it.client.retry_backoff)
-    )
+    dialogues = OffsetDialogues(nobody, it.ids.get, it.client.retry_backoff)
+    future = it.client.run(dialogues.commit(WHAT, 1.0))
     assert it.loop.run_until(future, 10)
     assert {str(error) for error in future.result().values()} == {"CommitFailedError: gone"}
     assert it.commits() == []
