@@ -77,9 +77,8 @@ MEMBER_SINCE: Final = 3
 _Versions = tuple[int | None, int | None]
 _ADD_PARTITIONS: Final[_Versions] = (None, 3)  # later ones are for brokers
 _ADD_OFFSETS: Final[_Versions] = (None, 4)
-_COMMIT_OFFSETS: Final[dict[int, _Versions]] = {1: (None, 4), 2: (5, None)}
-_END: Final[dict[int, _Versions]] = {1: (None, 4), 2: (5, None)}
-"""Transaction version -> versions of the request: its version is what tells the broker which protocol is spoken."""
+_BY_PROTOCOL: Final[dict[int, _Versions]] = {1: (None, 4), 2: (5, None)}
+"""Transaction version -> versions of TxnOffsetCommit and EndTxn: these tell the broker which protocol is spoken."""
 
 _SEVERITY: Final = {
     TransactionErrorAction.FENCED: 0,
@@ -220,7 +219,7 @@ class TransactionDialogues:
             Coordinator(group_id),
             lambda: ByVersion(TxnOffsetCommitRequest, build),
             read,
-            _COMMIT_OFFSETS[machine.version],
+            _BY_PROTOCOL[machine.version],
         )
 
     def end(self, committed: bool) -> Dialogue[None]:
@@ -240,7 +239,7 @@ class TransactionDialogues:
                     committed=committed,
                 ),
                 lambda answer: [answer.error_code],
-                _END[machine.version],
+                _BY_PROTOCOL[machine.version],
             )
             if machine.version >= 2:
                 following = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)

@@ -55,6 +55,7 @@ CLOSE_IT: Final = "this producer has no transactions any more: close it"
 ENDED_IT: Final = "the broker has ended the transaction: it took longer than transaction_timeout_ms, perhaps"
 
 _OPEN: Final = (TransactionPhase.IN_TRANSACTION, TransactionPhase.COMMITTING)
+_ERRORS: Final = (TransactionPhase.ABORTABLE_ERROR, TransactionPhase.FATAL_ERROR)
 _WHY_NOT: Final[dict[TransactionPhase, str]] = {
     TransactionPhase.UNINITIALIZED: "init_transactions() has to be called first",
     TransactionPhase.INITIALIZING: "init_transactions() is not done yet",
@@ -75,7 +76,7 @@ class TransactionManager:
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.on_error: Callable[[], object] = _nothing
+        self.on_error: Callable[[], object] = lambda: None
         """Called when the state becomes one of the two errors: the sender has to know. It may be called in the
         middle of anything: nothing may be done to batches there."""
         self.identity = ProducerIdAndEpoch()
@@ -120,9 +121,7 @@ class TransactionManager:
         self._check(TransactionPhase.IN_TRANSACTION)
 
     def begin_initializing(self) -> None:
-        if self.state is not TransactionPhase.UNINITIALIZED:
-            self._raise_error()
-            raise IllegalStateError("init_transactions() has been called already")
+        self._check(TransactionPhase.UNINITIALIZED, "init_transactions() has been called already")
         self._states.enter(TransactionPhase.INITIALIZING)
 
     def begin(self) -> None:
@@ -141,18 +140,11 @@ class TransactionManager:
         self._new.clear()
         return self.error or TransactionAbortedError("the transaction was aborted before the record was sent")
 
-    def _check(self, wanted: TransactionPhase) -> None:
+    def _check(self, wanted: TransactionPhase, why_not: str = "") -> None:
+        if self.state in _ERRORS:
+            raise self.refusal()
         if self.state is not wanted:
-            self._raise_error()
-            raise IllegalStateError(_WHY_NOT[self.state])
-
-    def _raise_error(self) -> None:
-        if self.state is TransactionPhase.FATAL_ERROR:
-            assert self.error is not None
-            raise as_fatal(self.error)
-        if self.state is TransactionPhase.ABORTABLE_ERROR:
-            assert self.error is not None
-            raise as_abortable(self.error)
+            raise IllegalStateError(why_not or _WHY_NOT[self.state])
 
     # -- batches -------------------------------------------------------------------------------------------------------
 
@@ -264,18 +256,15 @@ class TransactionManager:
         return True
 
     def refusal(self) -> BaseException:
-        """What to raise instead of a request that :meth:`allows` forbids."""
-        if self.state is TransactionPhase.FATAL_ERROR:
-            assert self.error is not None
-            return as_fatal(self.error)
-        return as_abortable(self.error or TransactionAbortedError("the transaction was aborted"))
+        """What to raise instead of what the state does not allow, after an error."""
+        error = self.error or TransactionAbortedError("the transaction was aborted")
+        return as_fatal(error) if self.state is TransactionPhase.FATAL_ERROR else as_abortable(error)
 
     def failed(self, api: TransactionRequestKind, error: BaseException) -> BaseException:
         """A request has failed, and is not tried again. What to raise to the user."""
         recovery = TRANSACTION_ERROR_ACTIONS[api].action_for(error)
         if self.state is TransactionPhase.FATAL_ERROR:
-            assert self.error is not None
-            return as_fatal(self.error)
+            return self.refusal()
         if recovery is TransactionErrorAction.AGAIN and self.state is TransactionPhase.INITIALIZING:
             self.identity = ProducerIdAndEpoch()
             self._states.enter(TransactionPhase.UNINITIALIZED)
@@ -296,8 +285,7 @@ class TransactionManager:
             if self.state in _OPEN:
                 return self._enter_abortable(error)
             if self.state is TransactionPhase.ABORTABLE_ERROR:
-                assert self.error is not None
-                return as_abortable(self.error)
+                return self.refusal()
             if api is not TransactionRequestKind.END:  # of a transaction that is being aborted anyway
                 return as_abortable(error)
         why = f"{ENDED_IT}; {CLOSE_IT}" if isinstance(error, InvalidTxnStateError) else CLOSE_IT
@@ -308,7 +296,7 @@ class TransactionManager:
         self._states.enter(TransactionPhase.ABORTABLE_ERROR)
         self._new.clear()
         self.on_error()
-        return as_abortable(self.error)
+        return self.refusal()
 
     def _enter_fatal(self, error: TransactionError) -> BaseException:
         if self.state is not TransactionPhase.FATAL_ERROR:
@@ -316,9 +304,4 @@ class TransactionManager:
             self._states.enter(TransactionPhase.FATAL_ERROR)
             self._new.clear()
             self.on_error()
-        assert self.error is not None
-        return as_fatal(self.error)
-
-
-def _nothing() -> None:
-    return None
+        return self.refusal()

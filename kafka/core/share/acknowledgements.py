@@ -306,7 +306,7 @@ class AcquiredRecords:
             record._lose()
         self.held.clear()
         self.unread.clear()
-        return held, _failed_results(said, error)
+        return held, failed_results(said, error)
 
     def acquired(self, reader: AcquiredReader) -> tuple[list[ShareRecord], list[AcknowledgementResult]]:
         """These offsets are ours by new locks. What was held there by former ones is lost, and what was still to be
@@ -379,7 +379,7 @@ class AcquiredRecords:
         if not over:
             return []
         error = InvalidRecordStateError("the lock ended before this was sent, and the record was handed out anew")
-        return _failed_results(group_by_type(over), error)
+        return failed_results(group_by_type(over), error)
 
     def say_again(self, taken: SentAcknowledgements, error: KafkaError, now: float) -> list[AcknowledgementResult]:
         """The broker could not look at these: say them again, but for those whose locks have ended meanwhile."""
@@ -402,7 +402,7 @@ class AcquiredRecords:
         return [AcknowledgementResult(said.type, said.records, error) for said in taken.said]
 
 
-def _failed_results(said: Sequence[AcknowledgedRanges], error: KafkaError) -> list[AcknowledgementResult]:
+def failed_results(said: Sequence[AcknowledgedRanges], error: KafkaError) -> list[AcknowledgementResult]:
     """None of these will be on the broker, and the locks are gone; renewals need no answer besides."""
     for each in said:
         for record in each.records:

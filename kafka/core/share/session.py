@@ -47,6 +47,7 @@ from kafka.core.share.acknowledgements import (
     AcquiredRecords,
     SentAcknowledgements,
     acknowledged_of,
+    failed_results,
 )
 from kafka.core.share.records import (
     AcknowledgeType,
@@ -844,15 +845,7 @@ class ShareSession:
         self._epoch = OPENING
         self._listed = set()
         self._flush = False
-        answered = [
-            AcknowledgementResult(said.type, said.records, error)
-            for each in taken.values()
-            for said in each.said
-            if said.type is not AcknowledgeType.RENEW
-        ]
-        for each in answered:
-            for record in each.records:
-                record._lose()
+        answered = failed_results([said for each in taken.values() for said in each.said], error)
         held, said = self._drop_everything(error)
         return ShareResponseOutcome([], answered + said, held, {}, error)
 
