@@ -38,26 +38,23 @@ class Assignor(Protocol):
     @property
     def name(self) -> str:
         """What the members agree on."""
-        ...
 
     @property
     def rebalance_protocols(self) -> frozenset[RebalanceProtocol]:
         """Which it can do."""
-        ...
+        return frozenset({RebalanceProtocol.EAGER})
 
     def user_data(self, topics: frozenset[str]) -> bytes | None:
         """What the member says to the leader's assignor beside its subscription, when it joins."""
-        ...
+        return None
 
     def assign(
         self, topics: Mapping[str, TopicSnapshot], members: Sequence[GroupMember]
     ) -> Mapping[str, MemberAssignment]:
         """Member id -> what it reads. ``topics``: those of the members' that exist, and maybe others."""
-        ...
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
         """This member has received its assignment."""
-        ...
 
 
 # Members and replicas in the same rack (KIP-881).

@@ -11,23 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kafka.core.group.assignors import order
-from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol, makes_sense
+from kafka.core.group.assignors.base import Assignor, GroupMember, makes_sense
 from kafka.core.group.machine import TopicSnapshot
 from kafka.core.group.protocol import MemberAssignment
 from kafka.structs import TopicPartition
 
 
-class RangeAssignor:
+class RangeAssignor(Assignor):
     """See the module."""
 
     name: Final = "range"
-    rebalance_protocols: Final = frozenset({RebalanceProtocol.EAGER})
-
-    def user_data(self, topics: frozenset[str]) -> bytes | None:
-        return None
-
-    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
-        pass
 
     def assign(
         self, topics: Mapping[str, TopicSnapshot], members: Sequence[GroupMember]

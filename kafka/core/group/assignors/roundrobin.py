@@ -6,23 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kafka.core.group.assignors import order
-from kafka.core.group.assignors.base import GroupMember, RebalanceProtocol
+from kafka.core.group.assignors.base import Assignor, GroupMember
 from kafka.core.group.machine import TopicSnapshot
 from kafka.core.group.protocol import MemberAssignment
 from kafka.structs import TopicPartition
 
 
-class RoundRobinAssignor:
+class RoundRobinAssignor(Assignor):
     """See the module."""
 
     name: Final = "roundrobin"
-    rebalance_protocols: Final = frozenset({RebalanceProtocol.EAGER})
-
-    def user_data(self, topics: frozenset[str]) -> bytes | None:
-        return None
-
-    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
-        pass
 
     def assign(
         self, topics: Mapping[str, TopicSnapshot], members: Sequence[GroupMember]

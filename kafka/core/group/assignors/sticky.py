@@ -1,6 +1,6 @@
 """``sticky`` and ``cooperative-sticky``: as even as can be, and each member keeps what it may keep (KIP-54, KIP-341).
 
-Both share by the same rules (``sticky.py``, ``sticky.py``). They differ in how the leader learns who had what, and in
+Both share by the same rules. They differ in how the leader learns who had what, and in
 what becomes of a partition that changes hands. ``sticky`` members have given up everything when they join, and remember
 in their user data what it was, with the generation (KIP-341). ``cooperative-sticky`` members still own what they say
 they own (KIP-429); what is to change hands is left out of the answer, so that its owner gives it up, and goes to the
