@@ -129,9 +129,7 @@ class GroupDriver:
     @property
     def is_member(self) -> bool:
         """Whether what is read is read as a member, or is to be; else partitions are assigned by hand."""
-        wanted = self._wanted
-        wants = bool(wanted.topics) or wanted.pattern is not None
-        return self.has_begun and (wants or self.machine.generation != NO_GENERATION)
+        return self.has_begun and (not self._wanted.is_empty or self.machine.generation != NO_GENERATION)
 
     def rejoin(self, reason: str) -> None:
         """Begin a rebalance."""

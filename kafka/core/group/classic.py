@@ -26,18 +26,20 @@ import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from kafka.core.dialogue import ByVersion
 from kafka.core.group.assignors.base import Assignor, GroupMember, RebalanceProtocol
 from kafka.core.group.machine import (
     NO_GENERATION,
+    POLL_CHECK_S,
     Assign,
     AssignmentStep,
     ForgetCoordinator,
     GroupEffect,
     GroupMachine,
     GroupSubscription,
+    InFlightGroupRequest,
     Left,
     Lose,
     NeedMetadata,
@@ -96,13 +98,9 @@ from kafka.protocol.groups import (
     SyncGroupResponse,
 )
 from kafka.structs import TopicPartition
-from kafka.wire.message import Request, Response
+from kafka.wire.message import Response
 
 # The clocks of a member of a classic group: its session with the coordinator, and whether its user still polls.
-
-
-POLL_CHECK_S: Final = 0.5
-"""How often to check whether a user who did not poll for too long polls again: poll() does not wake the loop."""
 
 
 class MemberSession:
@@ -213,12 +211,6 @@ ERROR_HINTS: Final[Mapping[type[KafkaError], str]] = {
     "group.max.session.timeout.ms",
 }
 """Whose fault it is, and what to do; for errors that are raised to users."""
-
-
-def error_with_hint(code: int, text: str) -> KafkaError:
-    """The error of ``code``, with its hint behind ``text``."""
-    cls = for_code(code)
-    return cls(f"{text}: {ERROR_HINTS[cls]}" if cls in ERROR_HINTS else text)
 
 
 # Whether a member of a classic group has to join, why, and when it may: the waits between attempts.
@@ -376,14 +368,6 @@ class ClassicPhase(Enum):
     FATAL = "fatal"
 
 
-class InFlightGroupRequest(NamedTuple):
-    """The request that waits for an answer."""
-
-    number: int
-    kind: str
-    sent_at: float
-
-
 ENDED_PHASES: Final = (ClassicPhase.LEFT, ClassicPhase.FATAL)
 REBALANCING_PHASES: Final = (ClassicPhase.JOINING, ClassicPhase.ASSIGNING, ClassicPhase.SYNCING)
 SETTLED_PHASES: Final = (ClassicPhase.UNJOINED, ClassicPhase.STABLE)
@@ -456,7 +440,6 @@ class ClassicMember(GroupMachine):
         self._topics: Mapping[str, TopicSnapshot] = {}
         self._leader: GroupLeader | None = None
         self._assign_by = inf
-        self._in_flight: InFlightGroupRequest | None = None
         self._leave_state: _LeaveState | None = None
         self._leave_reason = ""
         self._is_stalled = False
@@ -555,7 +538,7 @@ class ClassicMember(GroupMachine):
                 member_id=self.member_id,
                 group_instance_id=self.group_instance_id,
             )
-            self._ask("heartbeat", request, timeout_s, now)
+            self._send("heartbeat", request, timeout_s, now)
         effects, self._effects = self._effects, []
         self.next_deadline = self._deadline(now)
         return effects
@@ -643,7 +626,9 @@ class ClassicMember(GroupMachine):
             member = LeaveGroupRequest.MemberIdentity(member_id=member_id, reason=reason[:_REASON_CHARACTERS] or None)
             return LeaveGroupRequest(group_id=self.group_id, members=[member])
 
-        self._ask("leave", ByVersion(LeaveGroupRequest, build), self._request_timeout_s, now)
+        flight = self._in_flight
+        is_held_up = flight is not None and flight.kind != "heartbeat"  # by what is given up
+        self._send("leave", ByVersion(LeaveGroupRequest, build), self._request_timeout_s, now, is_held_up)
 
     def _has_left(self, now: float) -> None:
         """The group has us no more, or will notice by itself."""
@@ -677,14 +662,16 @@ class ClassicMember(GroupMachine):
     # -- what comes back ---------------------------------------------------------------------------------------------
 
     def answered(self, ask: SendToCoordinator, response: Response, now: float) -> None:
-        flight = self._take_flight(ask, now)
+        flight = self._take_answered(ask, now)
         if flight is None:
             return
         assert isinstance(response, (JoinGroupResponse, SyncGroupResponse, HeartbeatResponse))
         if response.error_code:
             # The id that MEMBER_ID_REQUIRED brings.
             member_id = response.member_id if isinstance(response, JoinGroupResponse) else ""
-            self._react(error_with_hint(response.error_code, f"group {self.group_id}"), flight.kind, now, member_id)
+            kind, text = for_code(response.error_code), f"group {self.group_id}"
+            error = kind(f"{text}: {ERROR_HINTS[kind]}" if kind in ERROR_HINTS else text)
+            self._react(error, flight.kind, now, member_id)
         elif isinstance(response, JoinGroupResponse):
             self._joined(response, now)
         elif isinstance(response, SyncGroupResponse):
@@ -693,9 +680,21 @@ class ClassicMember(GroupMachine):
             self._heard(flight.sent_at)
 
     def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
-        flight = self._take_flight(ask, now)
+        flight = self._take_answered(ask, now)
         if flight is not None:
             self._react(error, flight.kind, now)
+
+    def _take_answered(self, ask: SendToCoordinator, now: float) -> InFlightGroupRequest | None:
+        """The request, unless nothing is to be done about it any more."""
+        flight = self._take_flight(ask)
+        if flight is None:
+            return None
+        self.next_deadline = now
+        if flight.kind != "leave":
+            return flight
+        if self._phase is ClassicPhase.LEAVING:  # whatever the answer is: the coordinator will notice by itself
+            self._has_left(now)
+        return None
 
     def fenced(self, error: KafkaError, now: float) -> None:
         # The commit may have been of an earlier generation, whose end is nothing new. The next heartbeat will show.
@@ -703,25 +702,6 @@ class ClassicMember(GroupMachine):
         self.next_deadline = now
 
     # -- requests ----------------------------------------------------------------------------------------------------
-
-    def _ask(self, kind: str, request: Request[Any] | ByVersion[Any], timeout_s: float, now: float) -> None:
-        number, flight = next(self._numbers), self._in_flight
-        is_held_up = kind == "leave" and flight is not None and flight.kind != "heartbeat"  # by what is given up
-        self._in_flight = InFlightGroupRequest(number, kind, now)
-        self._effects.append(SendToCoordinator(number, request, timeout_s, is_held_up))
-
-    def _take_flight(self, ask: SendToCoordinator, now: float) -> InFlightGroupRequest | None:
-        """The request that was answered, or was not and will not be; None when nothing is to be done about it."""
-        flight = self._in_flight
-        if flight is None or flight.number != ask.number:
-            return None  # given up since
-        self._in_flight = None
-        self.next_deadline = now
-        if flight.kind != "leave":
-            return flight
-        if self._phase is ClassicPhase.LEAVING:  # whatever the answer is: the coordinator will notice by itself
-            self._has_left(now)
-        return None
 
     def _maybe_join(self, now: float) -> None:
         """Join, or assign, if it is time."""
@@ -736,7 +716,7 @@ class ClassicMember(GroupMachine):
             self._joined_with = self._wanted
             self._leader = None
             self._phase = ClassicPhase.JOINING
-            self._ask("join", self._join_request(self._attempts.take()), self._join_timeout_s, now)
+            self._send("join", self._join_request(self._attempts.take()), self._join_timeout_s, now)
 
     def _join_request(self, reason: str) -> JoinGroupRequest:
         subscription = MemberSubscription(
@@ -824,7 +804,7 @@ class ClassicMember(GroupMachine):
             protocol_name=self.protocol_name,
             assignments=assignments,
         )
-        self._ask("sync", request, self._join_timeout_s, now)
+        self._send("sync", request, self._join_timeout_s, now)
 
     def _synced(self, response: SyncGroupResponse, now: float) -> None:
         try:

@@ -24,7 +24,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from kafka.core.group.heartbeat import (
@@ -39,6 +39,7 @@ from kafka.core.group.heartbeat import (
 )
 from kafka.core.group.machine import (
     NO_GENERATION,
+    POLL_CHECK_S,
     Assign,
     AssignmentStep,
     ForgetCoordinator,
@@ -240,7 +241,12 @@ class ConsumerHeartbeats:
             # "" takes back a former one; who never had one leaves the field out, which older versions lack
             subscribed_topic_regex=(wanted.pattern or "") if says_topics and self._had_pattern else None,
             server_assignor=self._server_assignor if is_full else None,
-            topic_partitions=_topic_partitions(claimed) if says_owned else None,
+            topic_partitions=[
+                ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id, partitions=numbers)
+                for topic_id, numbers in by_topic(sorted(claimed)).items()
+            ]
+            if says_owned
+            else None,
         )
 
     def leave(self, member_id: str) -> ConsumerGroupHeartbeatRequest:
@@ -251,13 +257,6 @@ class ConsumerHeartbeats:
             member_epoch=LEAVE_EPOCH if self._instance_id is None else STATIC_LEAVE_EPOCH,
             instance_id=self._instance_id,
         )
-
-
-def _topic_partitions(partitions: Iterable[IdPartition]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
-    return [
-        ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic_id, partitions=numbers)
-        for topic_id, numbers in by_topic(sorted(partitions)).items()
-    ]
 
 
 log = logging.getLogger(__name__)
@@ -289,15 +288,8 @@ class ConsumerPhase(Enum):
     FATAL = "fatal"
 
 
-class SentHeartbeat(NamedTuple):
-    """What the request in flight is."""
-
-    ask: SendToCoordinator
-    is_leave: bool
-
-
-STALE_CHECK_S: Final = 0.5
-"""Between looks whether a user, for whom nothing is pending, polls again."""
+_JOINED_PHASES: Final = (ConsumerPhase.JOINING, ConsumerPhase.MEMBER)
+_LEAVING_PHASES: Final = (ConsumerPhase.PAUSING, ConsumerPhase.LEAVING)
 
 
 class ConsumerMember(GroupMachine):
@@ -328,7 +320,6 @@ class ConsumerMember(GroupMachine):
         self._epoch = JOIN_EPOCH
         # The group has this member, or may have it: a leave is owed, by a static member before it joins again, too.
         self._is_known = False
-        self._sent_heartbeat: SentHeartbeat | None = None
         # False while a heartbeat that lists the owned partitions has no answer. The broker goes by that list: it may
         # have assigned to others what is in the target and not owned yet, in an answer that was lost.
         self._is_target_current = True
@@ -365,7 +356,7 @@ class ConsumerMember(GroupMachine):
         self._wanted = subscription
         self._heartbeats.resend_topics()
         self._quick_heartbeats = 0
-        if not self._is_wanted:
+        if subscription.is_empty:
             self._begin_leaving(ConsumerPhase.PAUSING, now)
         elif self._phase is ConsumerPhase.UNJOINED:
             self._join(now)
@@ -377,21 +368,14 @@ class ConsumerMember(GroupMachine):
             self._phase = ConsumerPhase.PAUSING
             self._due_at = now
 
-    @property
-    def _is_wanted(self) -> bool:
-        return bool(self._wanted.topics) or self._wanted.pattern is not None
-
     def leave(self, now: float, reason: str = "") -> None:
         if self._phase not in (ConsumerPhase.LEAVING, ConsumerPhase.LEFT):
             self._begin_leaving(ConsumerPhase.LEAVING, now)
 
     def leave_now(self, now: float) -> None:
-        if (
-            self._phase is ConsumerPhase.LEAVING
-            and self._sent_heartbeat is not None
-            and not self._sent_heartbeat.is_leave
-        ):
-            self._sent_heartbeat = None  # its response is ignored
+        flight = self._in_flight
+        if self._phase is ConsumerPhase.LEAVING and flight is not None and flight.kind != "leave":
+            self._in_flight = None  # its response is ignored
             self._is_known = True  # if it is a join
             self._due_at = now
 
@@ -423,7 +407,7 @@ class ConsumerMember(GroupMachine):
         if self._reconciler.is_free:
             self._on_free(now)
         self._resolve(now)
-        if self._sent_heartbeat is None and now >= self._due_at:
+        if self._in_flight is None and now >= self._due_at:
             self._send_next(now)
         self.next_deadline = self._deadline(now)
         effects, self._effects = self._effects, []
@@ -431,10 +415,7 @@ class ConsumerMember(GroupMachine):
 
     def _check_poll_interval(self, now: float) -> None:
         polled_at = self.polled_at  # another thread may set it meanwhile
-        if (
-            self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER)
-            and now >= polled_at + self._max_poll_interval_s
-        ):
+        if self._phase in _JOINED_PHASES and now >= polled_at + self._max_poll_interval_s:
             log.warning(
                 "group %s: %.1f s have passed since the last poll(), more than max_poll_interval_ms: leaving the group "
                 "until the next one. Raise that setting, or lower max_poll_records",
@@ -454,14 +435,14 @@ class ConsumerMember(GroupMachine):
             if self._fatal is not None:
                 self._effects.append(self._fatal)
                 self._fatal = None
-        elif self._is_known or self._sent_heartbeat is not None:
+        elif self._is_known or self._in_flight is not None:
             return
         elif self._phase is ConsumerPhase.STALE and self.polled_at != self._stale_at:
             self._join(now)
         elif self._phase is ConsumerPhase.PAUSING:
             self._phase = ConsumerPhase.UNJOINED
             self._due_at = inf
-            if self._is_wanted:
+            if not self._wanted.is_empty:
                 self._join(now)
         elif self._phase is ConsumerPhase.LEAVING:
             self._phase = ConsumerPhase.LEFT
@@ -484,12 +465,12 @@ class ConsumerMember(GroupMachine):
             self._effects.append(NeedMetadata(self._wanted.topics, self._reconciler.unresolved))
 
     def _deadline(self, now: float) -> float:
-        due_at = self._due_at if self._sent_heartbeat is None and self._next_request() is not None else inf
-        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
+        due_at = self._due_at if self._in_flight is None and self._next_request() is not None else inf
+        if self._phase in _JOINED_PHASES:
             polled_at = self.polled_at
             due_at = min(due_at, (polled_at if polled_at < inf else now) + self._max_poll_interval_s)
         elif self._phase is ConsumerPhase.STALE and self._reconciler.is_free:
-            due_at = min(due_at, now + STALE_CHECK_S)
+            due_at = min(due_at, now + POLL_CHECK_S)
         return min(due_at, self._metadata_at) if self._reconciler.unresolved else due_at
 
     # -- requests ----------------------------------------------------------------------------------------------------
@@ -498,11 +479,11 @@ class ConsumerMember(GroupMachine):
         """What the next request is, whenever it is due; None when there is to be none."""
         if self._phase is ConsumerPhase.JOINING and self._is_known and self.group_instance_id is not None:
             return self._leave_request
-        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
+        if self._phase in _JOINED_PHASES:
             return self._heartbeat
         if self._phase is ConsumerPhase.STALE:
             return self._leave_request if self._is_known else None
-        if self._phase in (ConsumerPhase.PAUSING, ConsumerPhase.LEAVING) and self._is_known:
+        if self._phase in _LEAVING_PHASES and self._is_known:
             if self._reconciler.is_free:
                 return self._leave_request
             return self._heartbeat if self._epoch > JOIN_EPOCH else None
@@ -515,10 +496,7 @@ class ConsumerMember(GroupMachine):
         request = speech()
         if request.topic_partitions is not None:
             self._is_target_current = False
-        self._sent_heartbeat = SentHeartbeat(
-            SendToCoordinator(next(self._numbers), request, self._request_timeout_s), request.member_epoch < JOIN_EPOCH
-        )
-        self._effects.append(self._sent_heartbeat.ask)
+        self._send("leave" if request.member_epoch < JOIN_EPOCH else "heartbeat", request, self._request_timeout_s, now)
 
     def _leave_request(self) -> ConsumerGroupHeartbeatRequest:
         self._leave_attempts += 1
@@ -535,7 +513,7 @@ class ConsumerMember(GroupMachine):
         if self._phase is ConsumerPhase.MEMBER:
             self._heartbeats.resend_owned()
             self._due_at = now  # the acknowledgement: others may wait for what was revoked
-        elif self._phase in (ConsumerPhase.PAUSING, ConsumerPhase.LEAVING):
+        elif self._phase in _LEAVING_PHASES:
             self._due_at = now
 
     def fenced(self, error: KafkaError, now: float) -> None:
@@ -546,27 +524,27 @@ class ConsumerMember(GroupMachine):
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def answered(self, ask: SendToCoordinator, response: Response, now: float) -> None:
-        said = self._take(ask)
-        if said is None:
+        flight = self._take_flight(ask)
+        if flight is None:
             return
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         if response.error_code:
-            self._refused(for_code(response.error_code)(response.error_message or ""), said, now)
-        elif said.is_leave:
+            self._refused(for_code(response.error_code)(response.error_message or ""), flight.kind, now)
+        elif flight.kind == "leave":
             self._has_left(now)
         else:
             self._accepted(response, now)
 
     def failed(self, ask: SendToCoordinator, error: BaseException, now: float) -> None:
-        said = self._take(ask)
-        if said is None:
+        flight = self._take_flight(ask)
+        if flight is None:
             return
         self._heartbeats.resend_all()
         if isinstance(error, (UnsupportedVersionError, UnsupportedFieldError)):
             has_pattern = isinstance(error, UnsupportedFieldError) and self._wanted.pattern is not None
             error = UnsupportedVersionError(_NO_PATTERNS if has_pattern else _NO_PROTOCOL)
         is_hopeless = NO_RESPONSE_ACTIONS.action_for(error) is RetryAction.GIVE_UP
-        if said.is_leave:
+        if flight.kind == "leave":
             self._leave_again(is_hopeless, now)
         elif is_hopeless and isinstance(error, KafkaError):
             self._give_up(error, self._epoch > JOIN_EPOCH)
@@ -574,13 +552,6 @@ class ConsumerMember(GroupMachine):
             self._is_known = True
             self._effects.append(ForgetCoordinator(error))
             self._put_off(now)
-
-    def _take(self, ask: SendToCoordinator) -> SentHeartbeat | None:
-        said = self._sent_heartbeat
-        if said is None or said.ask.number != ask.number:
-            return None
-        self._sent_heartbeat = None
-        return said
 
     def _accepted(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         """A heartbeat succeeded: take over the epoch, the interval and, if there is one, the target assignment (None:
@@ -616,13 +587,13 @@ class ConsumerMember(GroupMachine):
             self._quick_heartbeats = 0
         self._due_at = now if self._heartbeats.has_news else now + next_s
 
-    def _refused(self, error: BrokerResponseError, said: SentHeartbeat, now: float) -> None:
+    def _refused(self, error: BrokerResponseError, kind: str, now: float) -> None:
         is_member = self._epoch > JOIN_EPOCH
         reaction = (CONSUMER_HEARTBEAT_ERRORS if is_member else CONSUMER_JOIN_ERRORS).action_for(error)
         self._heartbeats.resend_all()
         if reaction.coordinator:
             self._effects.append(ForgetCoordinator(error))
-        if said.is_leave:
+        if kind == "leave":
             self._leave_again(reaction.action is not HeartbeatErrorAction.RETRY, now)
             return
         if reaction.action is HeartbeatErrorAction.RETRY:
@@ -643,14 +614,14 @@ class ConsumerMember(GroupMachine):
         self._epoch = JOIN_EPOCH
         self._quick_heartbeats = 0
         self._reconciler.give_up(is_lost=True)
-        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
+        if self._phase in _JOINED_PHASES:
             self._phase = ConsumerPhase.FENCED
             self._put_off(now, at_once)
 
     def _give_up(self, error: KafkaError, is_member: bool) -> None:
         self._is_known = is_member
         self._reconciler.give_up(is_lost=True)
-        if self._phase in (ConsumerPhase.JOINING, ConsumerPhase.MEMBER):
+        if self._phase in _JOINED_PHASES:
             self._phase = ConsumerPhase.FATAL
             self._fatal = ReportError(error, is_fatal=True)
             self._due_at = inf

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import count
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.core.dialogue import ByVersion
@@ -37,6 +37,11 @@ class GroupSubscription(NamedTuple):
 
     topics: frozenset[str] = frozenset()
     pattern: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is to be read."""
+        return not self.topics and self.pattern is None
 
 
 class TopicSnapshot(NamedTuple):
@@ -111,6 +116,18 @@ AssignmentStep = Revoke | Lose | Assign
 GroupEffect = SendToCoordinator | ForgetCoordinator | AssignmentStep | ReportError | NeedMetadata | Left
 
 
+class InFlightGroupRequest(NamedTuple):
+    """The request that waits for an answer. ``kind``: "join", "sync", "heartbeat" or "leave"."""
+
+    number: int
+    kind: str
+    sent_at: float
+
+
+POLL_CHECK_S: Final = 0.5
+"""How often to check whether a user who did not poll for too long polls again: poll() does not wake the loop."""
+
+
 class GroupMachine(ABC):
     """See the module. Instants are ``now`` of one monotonic clock, in seconds."""
 
@@ -134,7 +151,28 @@ class GroupMachine(ABC):
         self._max_poll_interval_s = max_poll_interval_s
         self._request_timeout_s = request_timeout_s
         self._effects: list[GroupEffect] = []
+        self._in_flight: InFlightGroupRequest | None = None
         self._numbers = count()
+
+    def _send(
+        self,
+        kind: str,
+        request: Request[Any] | ByVersion[Any],
+        timeout_s: float,
+        now: float,
+        on_own_connection: bool = False,
+    ) -> None:
+        number = next(self._numbers)
+        self._in_flight = InFlightGroupRequest(number, kind, now)
+        self._effects.append(SendToCoordinator(number, request, timeout_s, on_own_connection))
+
+    def _take_flight(self, ask: SendToCoordinator) -> InFlightGroupRequest | None:
+        """The request that was answered, or will not be; None when it was given up since."""
+        flight = self._in_flight
+        if flight is None or flight.number != ask.number:
+            return None
+        self._in_flight = None
+        return flight
 
     def on_poll_begin(self) -> None:
         """The user is in ``poll``. Any thread."""
