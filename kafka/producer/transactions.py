@@ -135,7 +135,6 @@ class TransactionDialogues:
             TransactionRequestKind.INIT,
             self._coordinator,
             lambda: ByVersion(InitProducerIdRequest, build),
-            lambda a: [a.error_code],
         )
         self._machine.initialized(
             ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch),
@@ -162,8 +161,8 @@ class TransactionDialogues:
                             for topic, numbers in by_topic(partitions).items()
                         ],
                     ),
-                    _codes_of_partitions,
                     _ADD_PARTITIONS,
+                    _codes_of_partitions,
                 )
                 are_added = True
         finally:
@@ -186,7 +185,6 @@ class TransactionDialogues:
                     producer_epoch=machine.identity.epoch,
                     group_id=group_id,
                 ),
-                lambda answer: [answer.error_code],
                 _ADD_OFFSETS,
             )
         machine.offsets_added()
@@ -218,8 +216,8 @@ class TransactionDialogues:
             TransactionRequestKind.COMMIT_OFFSETS,
             Coordinator(group_id),
             lambda: ByVersion(TxnOffsetCommitRequest, build),
-            read,
             _BY_PROTOCOL[machine.version],
+            read,
         )
 
     def end(self, committed: bool) -> Dialogue[None]:
@@ -238,7 +236,6 @@ class TransactionDialogues:
                     producer_epoch=machine.identity.epoch,
                     committed=committed,
                 ),
-                lambda answer: [answer.error_code],
                 _BY_PROTOCOL[machine.version],
             )
             if machine.version >= 2:
@@ -253,8 +250,8 @@ class TransactionDialogues:
         api: TransactionRequestKind,
         target: Coordinator,
         build: Callable[[], Request[R] | ByVersion[R]],
-        read: Callable[[R], list[int]],
         versions: _Versions = (None, None),
+        read: Callable[[Any], list[int]] = lambda answer: [answer.error_code],
     ) -> Dialogue[R]:
         """Send until it is answered well, or an error says that this is the end. ``read`` gives the error codes."""
         machine = self._machine
@@ -340,6 +337,10 @@ class _Operation:
         self.name = name
         self.future = future
         self.is_signalled = False
+
+    def refusal(self) -> IllegalStateError:
+        """What is raised instead of anything else."""
+        return IllegalStateError(f"{self.name}() timed out, and is to be called again before anything else")
 
 
 class Transactions:
@@ -427,7 +428,7 @@ class Transactions:
         if running is not None and not running.is_signalled:
             if running.name == name:
                 return running.future
-            raise IllegalStateError(f"{running.name}() timed out, and is to be called again before anything else")
+            raise running.refusal()
         begin, dialogue = _OPERATIONS[name]
         begin(self)
         self._operation = operation = _Operation(name, self._client.run(dialogue(self)))
@@ -443,7 +444,7 @@ class Transactions:
     def begin(self) -> None:
         running = self._operation
         if running is not None and not (running.is_signalled and running.future.is_done):
-            raise IllegalStateError(f"{running.name}() timed out, and is to be called again before anything else")
+            raise running.refusal()
         self._refuse_late()
         self.machine.begin()
 
@@ -469,9 +470,6 @@ class Transactions:
 
     # -- operations ----------------------------------------------------------------------------------------------------
 
-    def _begin_init(self) -> None:
-        self.machine.begin_initializing()
-
     def _init(self) -> Dialogue[None]:
         yield from self._dialogues.initialize()
         self._sender.identity_received(self.machine.identity)
@@ -488,9 +486,6 @@ class Transactions:
         reason = self.machine.begin_abort()
         self.on_sending_refused()
         self._drop(reason)
-
-    def _abort(self) -> Dialogue[None]:
-        yield from self._end(False)
 
     def _end(self, committed: bool) -> Dialogue[None]:
         while not self.is_ended:
@@ -564,8 +559,8 @@ class Transactions:
 
 
 _OPERATIONS: Final[dict[str, tuple[Callable[[Transactions], None], Callable[[Transactions], Dialogue[None]]]]] = {
-    "init_transactions": (Transactions._begin_init, Transactions._init),
+    "init_transactions": (lambda it: it.machine.begin_initializing(), Transactions._init),
     "commit_transaction": (Transactions._begin_commit, Transactions._commit),
-    "abort_transaction": (Transactions._begin_abort, Transactions._abort),
+    "abort_transaction": (Transactions._begin_abort, lambda it: it._end(False)),
 }
 """Name for users -> the step that may be refused at once, and what takes its time."""

@@ -767,7 +767,7 @@ class ClassicMember(GroupMachine):
                 return
             self._leader = GroupLeader(response, assignor, bool(self._rack))
         except KafkaError as error:
-            self._report_and_retry(error, now)
+            self._react(error, "sync", now, action=ClassicErrorAction.REPORT)
             return
         if self._leader.missing(self._topics):
             self._phase = ClassicPhase.ASSIGNING
@@ -785,11 +785,11 @@ class ClassicMember(GroupMachine):
         try:
             assignments = self._leader.assign(self._topics, self.rebalance_protocol)
         except KafkaError as error:
-            self._report_and_retry(error, now)
+            self._react(error, "sync", now, action=ClassicErrorAction.REPORT)
         except Exception as error:  # a user's own assignor
             failed = IllegalStateError(f"group {self.group_id}: the assignor {self.protocol_name} raised {error!r}")
             failed.__cause__ = error
-            self._report_and_retry(failed, now)
+            self._react(failed, "sync", now, action=ClassicErrorAction.REPORT)
         else:
             self._sync(assignments, now)
 
@@ -813,7 +813,7 @@ class ClassicMember(GroupMachine):
                     raise InconsistentGroupProtocolError(f"group {self.group_id} has {said!r} instead of {own!r}")
             assignment = read_assignment(response.assignment)
         except KafkaError as error:
-            self._report_and_retry(error, now)
+            self._react(error, "sync", now, action=ClassicErrorAction.REPORT)
             return
         self._phase = ClassicPhase.STABLE
         self._heard(now)
@@ -840,11 +840,18 @@ class ClassicMember(GroupMachine):
 
     # -- errors ------------------------------------------------------------------------------------------------------
 
-    def _react(self, error: BaseException, kind: str, now: float, member_id: str = "") -> None:
-        """Applies the error table of the request's ``kind`` (see :class:`ClassicErrorAction`) to a failed request. Any
-        failure but a heartbeat's ends the join that is under way. ``member_id``: the one that came with
-        MEMBER_ID_REQUIRED (KIP-394)."""
-        reaction = _ERROR_TABLES[kind].action_for(error)
+    def _react(
+        self,
+        error: BaseException,
+        kind: str,
+        now: float,
+        member_id: str = "",
+        action: ClassicErrorAction | None = None,
+    ) -> None:
+        """Does ``action`` about a failed request, by default what the error table of its ``kind`` says (see
+        :class:`ClassicErrorAction`). Any failure but a heartbeat's ends the join that is under way. ``member_id``: the
+        one that came with MEMBER_ID_REQUIRED (KIP-394)."""
+        reaction = action or _ERROR_TABLES[kind].action_for(error)
         if kind == "heartbeat" and reaction is ClassicErrorAction.REJOIN:
             self._heard(now)
             if self._phase is ClassicPhase.STABLE:
@@ -874,12 +881,6 @@ class ClassicMember(GroupMachine):
             self._session.pause(self._attempts.at)
         else:
             self._attempts.want(f"rebalance failed due to {type(error).__name__}")
-
-    def _report_and_retry(self, error: KafkaError, now: float) -> None:
-        self._phase = ClassicPhase.UNJOINED
-        self._effects.append(ReportError(error))
-        self._attempts.failed(ClassicErrorAction.REPORT, now)
-        self._attempts.want(f"rebalance failed due to {type(error).__name__}")
 
     def _no_member(self, keeps_id: bool) -> None:
         """The generation is over for this member. The response to a request in flight is ignored, unless it is

@@ -26,11 +26,10 @@ The rules that shape it (KIP-932; "measured" is on Apache Kafka 4.3.0):
   next slice is read is the caller's affair. Before, nothing is fetched; what is unread when its locks end is forgotten.
 * Acknowledgements that the broker could not write for the moment are said again while their locks last.
 
-What each error asks for is a table (``session.py``), and what an answer brings is taken in by ``session.py``. A
-partition that answered with an error is left alone for a moment (:class:`PartitionBackoff`). Records that cannot be
-read are given back, and the partition rests long enough for others to take them: each hand-out counts, and after some
-the broker drops them. What an error says about the cluster's metadata is for the caller, who finds it in
-:class:`ShareResponseOutcome`.
+What each error asks for is a table, and :class:`ShareResponseHandler` takes in what an answer brings. A partition that
+answered with an error is left alone for a moment (:class:`PartitionBackoff`). Records that cannot be read are given
+back, and the partition rests long enough for others to take them: each hand-out counts, and after some the broker drops
+them. What an error says about the cluster's metadata is for the caller, who finds it in :class:`ShareResponseOutcome`.
 """
 
 from __future__ import annotations

@@ -31,46 +31,41 @@ from kafka.wire.types import Int32, String
 # with racks, first to members near a replica (KIP-881).
 
 
-def share_equally(
-    topics: Mapping[str, TopicSnapshot],
-    held: Mapping[str, Sequence[TopicPartition]],
-    disputed: Set[TopicPartition],
-    racks: Racks,
-) -> tuple[dict[str, list[TopicPartition]], Mapping[TopicPartition, str]]:
-    """Member id -> partitions, and what changes hands by that with who gets it."""
-    table = _EqualShares(held, sum(picture.partitions_count for picture in topics.values()), disputed, racks)
-    table.keep(held)
-    table.deal(
-        [
-            partition
-            for topic in sorted(topics, key=order.utf16)
-            for number in range(topics[topic].partitions_count)
-            if (partition := TopicPartition(topic, number)) not in table.kept
-        ]
-    )
-    return table.given, table.changing_hands
-
-
 class _EqualShares:
-    """The assignment so far. ``_hungry``: members below the least share; ``_content``: members that have just that,
+    """The assignment so far: ``given``, member id -> partitions; ``changing_hands``, what changes hands by that, with
+    who gets it. ``_hungry``: members below the least share; ``_content``: members that have just that,
     and may get one of the odd partitions (``_odd`` of them are left)."""
 
     def __init__(
-        self, member_ids: Mapping[str, object], count: int, disputed: Set[TopicPartition], racks: Racks
+        self,
+        topics: Mapping[str, TopicSnapshot],
+        held: Mapping[str, Sequence[TopicPartition]],
+        disputed: Set[TopicPartition],
+        racks: Racks,
     ) -> None:
-        self.given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in member_ids}
-        self.kept: set[TopicPartition] = set()
+        self.given: dict[str, list[TopicPartition]] = {}
         self.changing_hands: dict[TopicPartition, str] = {}
         self._taken: dict[TopicPartition, str] = {}
         self._disputed = disputed
         self._racks = racks
-        self._least, self._odd = divmod(count, len(member_ids))
+        count = sum(picture.partitions_count for picture in topics.values())
+        self._least, self._odd = divmod(count, len(held))
         self._most = self._least + (self._odd > 0)
         self._hungry: list[str] = []
         self._content: list[str] = []
+        kept = self._keep(held)
+        self._deal(
+            [
+                partition
+                for topic in sorted(topics, key=order.utf16)
+                for number in range(topics[topic].partitions_count)
+                if (partition := TopicPartition(topic, number)) not in kept
+            ]
+        )
 
-    def keep(self, held: Mapping[str, Sequence[TopicPartition]]) -> None:
-        """Each member keeps what it may."""
+    def _keep(self, held: Mapping[str, Sequence[TopicPartition]]) -> set[TopicPartition]:
+        """Each member keeps what it may; what that is."""
+        kept: set[TopicPartition] = set()
         for member_id, partitions in held.items():
             near: list[TopicPartition] = []
             for partition in partitions:
@@ -88,10 +83,11 @@ class _EqualShares:
             elif self._odd:
                 self._content.append(member_id)
             self.given[member_id] = near[:due]
-            self.kept.update(near[:due])
+            kept.update(near[:due])
             self._taken.update((partition, member_id) for partition in near[due:])
+        return kept
 
-    def deal(self, free: list[TopicPartition]) -> None:
+    def _deal(self, free: list[TopicPartition]) -> None:
         """The rest to members that have too little."""
         self._hungry.sort(key=order.utf16)
         self._content.sort(key=order.utf16)
@@ -407,7 +403,8 @@ class StickyAssignor:
         claims = self._weigh(existing, ordered)
         racks = Racks(existing, ordered)
         if len({frozenset(member.subscription.topics) for member in members}) == 1:
-            return share_equally(existing, claims.held, claims.disputed, racks)
+            shares = _EqualShares(existing, claims.held, claims.disputed, racks)
+            return shares.given, shares.changing_hands
         shared = share_unequally(existing, ordered, claims.held, claims.former, racks)
         return shared, _changing_hands(members, shared)
 

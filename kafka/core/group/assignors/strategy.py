@@ -37,16 +37,6 @@ from kafka.structs import TopicPartition
 # ``metadata`` says of them: we know.
 
 
-_METHODS: Final = ("metadata", "assign", "on_assignment")
-
-
-def is_adaptable(assignor: Any) -> bool:
-    """It has a name and the methods of one."""
-    return isinstance(getattr(assignor, "name", None), str) and all(
-        callable(getattr(assignor, name, None)) for name in _METHODS
-    )
-
-
 class ConsumerProtocolMemberMetadata:
     """What a member says of itself: kafka-python's object, by the names of both its generations."""
 
@@ -284,7 +274,8 @@ def _make(one: Any) -> Assignor:
     if own_name is not None:
         return ASSIGNORS[own_name]()
     instance = one() if isinstance(one, type) else one
-    if is_adaptable(instance):
+    has_methods = all(callable(getattr(instance, name, None)) for name in ("metadata", "assign", "on_assignment"))
+    if has_methods and isinstance(getattr(instance, "name", None), str):
         return LegacyAssignorAdapter(instance)
     raise IllegalArgumentError(
         f"{one!r} is no assignor: it takes a name and the methods metadata(topics), "
