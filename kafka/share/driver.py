@@ -24,7 +24,7 @@ and 460,000 without. The limit is a span of offsets and not a count, so one slow
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 from uuid import UUID
 
@@ -600,15 +600,18 @@ class ShareConsumerDriver:
             self._closing.success(None)
 
 
+_HINTS: Final[Mapping[type[KafkaError], str]] = {
+    IncompatibleBrokerVersion: "share groups need Apache Kafka 4.2 or later",
+    UnsupportedVersionError: "share groups are switched off in this cluster: its feature share.version is 0, and 1 is "
+    "needed",
+    GroupIdNotFoundError: "the group exists, and is no share group: choose another group_id",
+}
+"""What is missing, where the broker's words do not say it."""
+
+
 def _error_with_hint(error: KafkaError, group_id: str) -> KafkaError:
-    """The error with what is missing, where the broker's words do not say it."""
-    if isinstance(error, IncompatibleBrokerVersion):
-        why = "share groups need Apache Kafka 4.2 or later"
-    elif isinstance(error, UnsupportedVersionError):
-        why = "share groups are switched off in this cluster: its feature share.version is 0, and 1 is needed"
-    elif isinstance(error, GroupIdNotFoundError):
-        why = "the group exists, and is no share group: choose another group_id"
-    else:
+    why = _HINTS.get(type(error))
+    if why is None:
         return error
     said = str(error.args[0]) if error.args else ""
     return type(error)(f"group {group_id}: {why}" + (f" ({said})" if said else ""))

@@ -225,7 +225,6 @@ class LeaderSession:
         self._unsaid: list[Future[None]] = []  # flushes of what no request has carried yet
         self._unanswered: list[Future[None]] = []  # flushes of what the request in flight carries
         self._says = False  # the request in flight carries acknowledgements
-        self._out: ShareExchange | None = None
 
     # -- what the driver says ------------------------------------------------------------------------------------------
 
@@ -251,7 +250,8 @@ class LeaderSession:
     def quiet(self) -> Future[None]:
         """Done when no request is out that may bring records."""
         done: Future[None] = Future()
-        if self._out is not None and _requests_records(self._out):
+        exchange = self.session.exchange
+        if exchange is not None and _requests_records(exchange):
             self._unquiet.append(done)
         else:
             done.success(None)
@@ -376,21 +376,22 @@ class LeaderSession:
         return self.session.close_request()
 
     def _send(self, exchange: ShareExchange, now: float) -> None:
-        self._out = exchange
         self._says = bool(exchange.acks)
         if self._says and not self.session.has_pending:
             self._unanswered, self._unsaid = self._unsaid, []
         future = self.lanes.request(exchange.request)
-        future.add_callback(self._answered, exchange=exchange, sent_at=now)
-        future.add_errback(self._failed, exchange=exchange)
+        future.add_callback(self._answered, sent_at=now)
+        future.add_errback(self._failed)
 
-    def _answered(self, response: Any, exchange: ShareExchange, sent_at: float) -> None:
-        now = self._client.loop.time()
+    def _answered(self, response: Any, sent_at: float) -> None:
+        now, exchange = self._client.loop.time(), self.session.exchange
+        if exchange is None:
+            return  # given up since
         try:
-            outcome = self.session.on_response(exchange, response, sent_at, now)
+            outcome = self.session.on_response(response, sent_at, now)
         except Exception as error:
             log.exception("node %s: cannot process a response of %s", self.node_id, type(response).__name__)
-            self._failed(error, exchange)
+            self._failed(error)
             return
         self.lanes.close_former()
         self._not_before = now + response.throttle_time_ms / 1000
@@ -402,7 +403,7 @@ class LeaderSession:
         self.failures = 0 if outcome.error is None else self.failures + 1
         self._settle(outcome)
 
-    def _failed(self, error: BaseException, exchange: ShareExchange) -> None:
+    def _failed(self, error: BaseException) -> None:
         if not isinstance(error, KafkaError):
             error = KafkaError(f"node {self.node_id}: {error!r}")
         if not isinstance(error, (KafkaConnectionError, RequestTimedOutError)):
@@ -410,17 +411,16 @@ class LeaderSession:
             self.lanes.drop()
         self.lanes.close_former()
         self.failures += 1
-        self._settle(self.session.on_failure(exchange, error))
+        self._settle(self.session.on_failure(error))
 
     def _connection_lost(self, error: KafkaError) -> None:
         """With a request out, that has failed and said so."""
         if not self.session.in_flight and self.session.is_open and not self._is_closed:
             self.failures += 1
-            self._settle(self.session.on_connection_lost(error))
+            self._settle(self.session.on_failure(error))
 
     def _settle(self, outcome: ShareResponseOutcome) -> None:
         self.asked, self._overdue_at = 0, 0.0
-        self._out = None
         if outcome.error is not None:
             self.turn = next(_turns)
         if self.failures > 1:  # the first time, the session is opened anew at once
@@ -442,9 +442,8 @@ class LeaderSession:
             return
         self._is_closed = True
         self._disarm()
-        out, self._out = self._out, None
         error = KafkaConnectionError(f"node {self.node_id}: the share session was ended before this was answered")
-        outcome = self.session.abandon(out, error)
+        outcome = self.session.abandon(error)
         self.lanes.close()
         if outcome:
             self._owner.on_outcome(self, outcome)

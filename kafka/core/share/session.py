@@ -450,7 +450,7 @@ WAIT_HOLDING_MS: Final = 100
 
 
 class ShareExchange(NamedTuple):
-    """A request as :meth:`ShareSession.next_request` made it, to be handed back with its answer."""
+    """A request as :meth:`ShareSession.next_request` made it."""
 
     request: ShareFetchRequest | ShareAcknowledgeRequest
     acks: dict[TopicIdPartition, SentAcknowledgements]
@@ -478,7 +478,8 @@ class ShareSession:
         self._check_crcs = check_crcs
         self._max_wait_ms = min(max_wait_ms, WAIT_IDLE_MS)
         self._epoch = OPENING
-        self._in_flight = False
+        self.exchange: ShareExchange | None = None
+        """The request that is out; the next one has to wait."""
         self._topics: dict[UUID, str] = {}
         self._wanted: dict[TopicIdPartition, None] = {}  # in the order in which they are listed
         self._listed: set[TopicIdPartition] = set()
@@ -571,12 +572,12 @@ class ShareSession:
 
     def can_fetch(self, now: float) -> bool:
         """No request is out, and there is a partition that does not rest."""
-        return not self._in_flight and any(self._backoffs.is_over(partition, now) for partition in self._wanted)
+        return not self.in_flight and any(self._backoffs.is_over(partition, now) for partition in self._wanted)
 
     @property
     def in_flight(self) -> bool:
-        """A request is out; the next one has to wait."""
-        return self._in_flight
+        """A request is out."""
+        return self.exchange is not None
 
     def next_deadline(self, now: float) -> float | None:
         """When :meth:`expire` or :meth:`next_request` should be looked at again though nothing came. Always after
@@ -611,7 +612,7 @@ class ShareSession:
 
     def next_request(self, now: float, demand: FetchDemand) -> ShareExchange | None:
         """The request to send now, or None: one is out already, or there is nothing to say."""
-        if self._in_flight:
+        if self.in_flight:
             return None
         self._backoffs.end_those_over(now)
         self._ack_rests.end_those_over(now)
@@ -629,7 +630,7 @@ class ShareSession:
         """Open the session anew while it stands, over another connection (make before break): the locks belong to the
         member and stay. Of what is to be fetched nothing is asked yet. None while a request is out.
         """
-        if self._in_flight:
+        if self.in_flight:
             return None
         self._epoch = OPENING
         self._listed = set()
@@ -639,7 +640,7 @@ class ShareSession:
         """The last request: ends the session and frees whatever is still held. What is waiting to be said goes with it,
         but is better said before: one bad offset would refuse it all.
         """
-        if self._in_flight or self._epoch == OPENING:
+        if self.in_flight or self._epoch == OPENING:
             return None
         for partition, holding in self._acquired.items():
             if partition not in self._listed:
@@ -661,7 +662,7 @@ class ShareSession:
         )
 
     def _out(self, exchange: ShareExchange) -> ShareExchange:
-        self._in_flight = True
+        self.exchange = exchange
         return exchange
 
     def _take(self, everything: bool = False) -> dict[TopicIdPartition, SentAcknowledgements]:
@@ -752,15 +753,14 @@ class ShareSession:
     # -- answers ------------------------------------------------------------------------------------------------------
 
     def on_response(
-        self,
-        exchange: ShareExchange,
-        response: ShareFetchResponse | ShareAcknowledgeResponse,
-        sent_at: float,
-        now: float,
+        self, response: ShareFetchResponse | ShareAcknowledgeResponse, sent_at: float, now: float
     ) -> ShareResponseOutcome:
-        """What the answer to ``exchange``, sent at ``sent_at``, brought."""
-        self._in_flight = False
+        """What the answer to :attr:`exchange`, sent at ``sent_at``, brought. After an error of ours
+        :meth:`on_failure` is owed."""
+        exchange = self.exchange
+        assert exchange is not None, "nothing was asked"
         if response.error_code:
+            self.exchange = None
             return self._refused(exchange, for_code(response.error_code)(response.error_message or ""))
         closing = exchange.request.share_session_epoch == CLOSING
         self._epoch = OPENING if closing else 1 if self._epoch == MAX_EPOCH else self._epoch + 1
@@ -793,6 +793,7 @@ class ShareSession:
             self._backoffs.went_well(partition)
         if (intake.records or self.has_unread) and (self._next_expiry is None or deadline < self._next_expiry):
             self._next_expiry = deadline
+        self.exchange = None
         return intake.outcome()
 
     def read(self, now: float) -> ShareResponseOutcome:
@@ -808,20 +809,16 @@ class ShareSession:
             while holding.unread and not part.is_used_up:
                 intake.read(holding, part)
 
-    def on_failure(self, exchange: ShareExchange, error: KafkaError) -> ShareResponseOutcome:
-        """No answer came, or none that can be read: the connection is gone, and with it session and locks."""
-        self._in_flight = False
-        return self._session_lost(exchange.acks, error)
+    def on_failure(self, error: KafkaError) -> ShareResponseOutcome:
+        """No answer came to what is out, if anything is, or none that can be read: the connection is gone, and with it
+        session and locks."""
+        exchange, self.exchange = self.exchange, None
+        return self._session_lost({} if exchange is None else exchange.acks, error)
 
-    def abandon(self, exchange: ShareExchange | None, error: KafkaError) -> ShareResponseOutcome:
+    def abandon(self, error: KafkaError) -> ShareResponseOutcome:
         """Its connection is closed without another word: what was said and not answered, or not said, is refused with
-        ``error``: a ``commit()`` that saw neither would pass for success. ``exchange``: the one that is out."""
-        self._in_flight = False
-        return self._session_lost(exchange.acks if exchange is not None else {}, error)._replace(error=None)
-
-    def on_connection_lost(self, error: KafkaError) -> ShareResponseOutcome:
-        """The session's connection has ended while no request was out, so the broker has let go of its locks."""
-        return self._session_lost({}, error)
+        ``error``: a ``commit()`` that saw neither would pass for success."""
+        return self.on_failure(error)._replace(error=None)
 
     def _refused(self, exchange: ShareExchange, error: BrokerResponseError) -> ShareResponseOutcome:
         reaction = SHARE_FETCH_ERRORS.action_for(error)

@@ -221,7 +221,7 @@ def test_an_error_of_a_fetched_partition() -> None:
             rests.append(round(end - broker.now, 6))
             broker.now = end - 0.001
             assert P0 not in broker.ask().fetched and not broker.session.can_fetch(broker.now)
-            broker.session._in_flight = False
+            broker.session.exchange = None
             broker.now = end
             broker.fetched(broker.ask(), (0, 0, 0), code=code)
         return OfFetched(

@@ -84,7 +84,8 @@ class Broker:
             throttle_time_ms=0, error_code=top, acquisition_lock_timeout_ms=self.lock_ms,
             responses=[topic] if partitions else [], node_endpoints=[],
         )  # fmt: skip
-        return self.session.on_response(exchange, response, self.now, self.now)
+        assert self.session.exchange is exchange
+        return self.session.on_response(response, self.now, self.now)
 
     def answered(
         self, exchange: ShareExchange, parts: dict[int, tuple[bytes, list[ShareFetchResponse.AcquiredRecords]]]
@@ -103,7 +104,8 @@ class Broker:
             throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=self.lock_ms, responses=[topic],
             node_endpoints=[],
         )  # fmt: skip
-        return self.session.on_response(exchange, response, self.now, self.now)
+        assert self.session.exchange is exchange
+        return self.session.on_response(response, self.now, self.now)
 
     def acknowledged(
         self, exchange: ShareExchange, codes: dict[int, int] | None = None, top: int = 0
@@ -120,7 +122,8 @@ class Broker:
             throttle_time_ms=0, error_code=top, acquisition_lock_timeout_ms=self.lock_ms,
             responses=[topic] if partitions else [], node_endpoints=[],
         )  # fmt: skip
-        return self.session.on_response(exchange, response, self.now, self.now)
+        assert self.session.exchange is exchange
+        return self.session.on_response(response, self.now, self.now)
 
     def give(self, count: int) -> list[ShareRecord]:
         return self.fetched(self.ask(), (0, 0, count)).records
@@ -232,9 +235,9 @@ def test_one_bad_offset_does_not_lose_the_other_acknowledgements(broker: Broker)
 def test_a_lost_connection_loses_everything_that_was_held_and_nothing_is_sent_for_it(broker: Broker) -> None:
     first, second, third = broker.give(3)
     broker.session.acknowledge(first, ACCEPT)
-    exchange = broker.ask()
+    broker.ask()
     broker.session.acknowledge(second, ACCEPT)
-    outcome = broker.session.on_failure(exchange, KafkaConnectionError("gone"))
+    outcome = broker.session.on_failure(KafkaConnectionError("gone"))
     # Sent or not, the broker will never tell what became of them, and whoever waits for them has to hear it.
     assert [(each.record, type(each.error)) for each in outcome.acknowledged] == [
         (first, KafkaConnectionError), (second, KafkaConnectionError),
@@ -269,10 +272,12 @@ def test_after_a_wrong_epoch_the_locks_stay_and_the_acknowledgement_is_said_agai
 def test_a_partition_that_errs_rests_and_is_listed_again(broker: Broker) -> None:
     outcome = broker.fetched(broker.ask(), (1, 0, 0), code=6)
     assert {p: type(e) for p, e in outcome.partition_errors.items()} == {P1: NotLeaderForPartitionError}
-    request = broker.ask().request
+    exchange = broker.ask()
+    request = exchange.request
     assert isinstance(request, ShareFetchRequest)
     assert [each.partitions for each in request.forgotten_topics_data] == [[1]]
-    broker.fetched(ShareExchange(request, {}, frozenset(), frozenset([P1]), frozenset([P0])))
+    assert exchange == ShareExchange(request, {}, frozenset(), frozenset([P1]), frozenset([P0]))
+    broker.fetched(exchange)
     assert broker.session.next_deadline(0.0) == BACKOFF_S
     broker.now = BACKOFF_S
     assert partitions(broker.ask().request) == [1]
@@ -285,7 +290,7 @@ def test_a_partition_that_moved_away_loses_its_records(broker: Broker) -> None:
 
 
 def test_gaps_are_acknowledged_as_gaps(broker: Broker) -> None:
-    exchange = broker.ask()
+    broker.ask()
     part = ShareFetchResponse.PartitionData(
         partition_index=0, error_code=0, acknowledge_error_code=0, records=batch(0, 1),
         current_leader=ShareFetchResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
@@ -295,12 +300,12 @@ def test_gaps_are_acknowledged_as_gaps(broker: Broker) -> None:
     response = ShareFetchResponse(
         throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=1, responses=[topic], node_endpoints=[]
     )
-    assert len(broker.session.on_response(exchange, response, 0.0, 0.0).records) == 1
+    assert len(broker.session.on_response(response, 0.0, 0.0).records) == 1
     assert said(broker.ask().request) == [(1, 2, [0])]
 
 
 def test_damaged_records_are_released_and_reported(broker: Broker) -> None:
-    exchange = broker.ask()
+    broker.ask()
     damaged = bytearray(batch(0, 2))
     damaged[-1] ^= 1
     part = ShareFetchResponse.PartitionData(
@@ -312,7 +317,7 @@ def test_damaged_records_are_released_and_reported(broker: Broker) -> None:
     response = ShareFetchResponse(
         throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=1, responses=[topic], node_endpoints=[]
     )
-    outcome = broker.session.on_response(exchange, response, 0.0, 0.0)
+    outcome = broker.session.on_response(response, 0.0, 0.0)
     assert (outcome.records, list(outcome.partition_errors)) == ([], [P0])
     assert said(broker.ask().request) == [(0, 1, [2])]
 
@@ -545,7 +550,7 @@ def test_what_is_unread_ends_with_its_session_or_its_partition(broker: Broker) -
     broker.fetched(broker.ask(), (0, 0, MANY), (1, 0, MANY))
     broker.session.lose([P0], NotLeaderForPartitionError("moved"))
     assert broker.session.has_unread, "of the other one"
-    broker.session.on_connection_lost(KafkaConnectionError("gone"))
+    broker.session.on_failure(KafkaConnectionError("gone"))
     assert not broker.session.has_unread and not broker.session.has_pending
 
 
@@ -703,7 +708,7 @@ def test_damaged_batches_are_noticed_unless_the_user_wants_no_checks() -> None:
         session = ShareSession("g", "m", **({} if check_crcs else {"check_crcs": False}))  # type: ignore[arg-type]
         session.set_partitions([P0], {TOPIC: "t"})
         broker = Broker(session)
-        exchange = broker.ask()
+        broker.ask()
         damaged = bytearray(batch(0, 1))
         damaged[-2] ^= 1  # within the value
         part = ShareFetchResponse.PartitionData(
@@ -715,7 +720,7 @@ def test_damaged_batches_are_noticed_unless_the_user_wants_no_checks() -> None:
         response = ShareFetchResponse(
             throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=9, responses=[topic], node_endpoints=[]
         )
-        outcome = session.on_response(exchange, response, 0.0, 0.0)
+        outcome = session.on_response(response, 0.0, 0.0)
         assert (list(outcome.partition_errors), len(outcome.records)) == (([P0], 0) if check_crcs else ([], 1))
 
 
@@ -803,13 +808,14 @@ def test_a_connection_that_is_closed_or_lost_leaves_a_session_that_can_be_opened
     first, second = broker.give(2)
     broker.session.acknowledge(first, ACCEPT)
     error = KafkaConnectionError("closed")
-    outcome = broker.session.abandon(broker.ask(), error)
+    broker.ask()
+    outcome = broker.session.abandon(error)
     assert ([each.record for each in outcome.acknowledged], outcome.lost, outcome.error) == ([first], [second], None)
     assert (broker.session.in_flight, broker.session.is_open) == (False, False)
-    assert broker.session.abandon(None, error) == ShareResponseOutcome([], [], [], {}, None)
+    assert broker.session.abandon(error) == ShareResponseOutcome([], [], [], {}, None)
     (third,) = broker.give(1)
     broker.session.acknowledge(third, RELEASE)
-    outcome = broker.session.on_connection_lost(error)
+    outcome = broker.session.on_failure(error)
     assert ([each.record for each in outcome.acknowledged], outcome.error) == ([third], error)
     (fourth,) = broker.fetched(broker.ask(), (0, 5, 1)).records
     broker.session.acknowledge(fourth, ACCEPT)
@@ -821,7 +827,8 @@ def test_the_text_of_an_error_is_the_brokers(broker: Broker) -> None:
         throttle_time_ms=0, error_code=42, error_message="a bad one", acquisition_lock_timeout_ms=0, responses=[],
         node_endpoints=[],
     )  # fmt: skip
-    outcome = broker.session.on_response(broker.ask(), response, 0.0, 0.0)
+    broker.ask()
+    outcome = broker.session.on_response(response, 0.0, 0.0)
     assert "a bad one" in str(outcome.error)
     assert not outcome.says_again
     part = ShareFetchResponse.PartitionData(
@@ -835,7 +842,8 @@ def test_the_text_of_an_error_is_the_brokers(broker: Broker) -> None:
     )
     (record,) = broker.give(1)
     broker.session.acknowledge(record, ACCEPT)
-    outcome = broker.session.on_response(broker.ask(), response, 0.0, 0.0)
+    broker.ask()
+    outcome = broker.session.on_response(response, 0.0, 0.0)
     assert "no leader" in str(outcome.partition_errors[P0])
     assert "no ack" in str(outcome.acknowledged[0].error)
 
@@ -884,7 +892,8 @@ def test_records_whose_locks_have_ended_when_they_come_are_nobodys(broker: Broke
         response = ShareFetchResponse(
             throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=30_000, responses=[topic], node_endpoints=[]
         )
-        assert len(session.on_response(slow.ask(), response, 0.0, now).records) == count
+        slow.ask()
+        assert len(session.on_response(response, 0.0, now).records) == count
 
 
 def test_an_outcome_is_something_when_any_of_it_is(broker: Broker) -> None:
@@ -977,6 +986,7 @@ def test_a_renewal_that_is_out_when_the_connection_ends_needs_no_answer_beside_t
     renewed, accepted = broker.give(2)
     broker.session.acknowledge(renewed, RENEW)
     broker.session.acknowledge(accepted, ACCEPT)
-    outcome = broker.session.on_failure(broker.ask(), KafkaConnectionError("gone"))
+    broker.ask()
+    outcome = broker.session.on_failure(KafkaConnectionError("gone"))
     assert [each.record for each in outcome.acknowledged] == [accepted]
     assert outcome.lost == [renewed] and renewed.lost and accepted.lost
