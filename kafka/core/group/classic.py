@@ -519,6 +519,7 @@ class ClassicMember(GroupMachine):
     # -- what there is to do -----------------------------------------------------------------------------------------
 
     def poll(self, now: float) -> list[GroupEffect]:
+        """First what the user is to carry out; when nothing is, leaving or joining. Heartbeats go on meanwhile."""
         if self._phase not in ENDED_PHASES:
             self._check_timeouts(now)
         if self._step_under_way is None:
@@ -719,6 +720,7 @@ class ClassicMember(GroupMachine):
             self._send("join", self._join_request(self._attempts.take()), self._join_timeout_s, now)
 
     def _join_request(self, reason: str) -> JoinGroupRequest:
+        """Offers all assignors, the most wanted first, and says to each what is wanted and owned (KIP-429)."""
         subscription = MemberSubscription(
             tuple(sorted(self._wanted)), None, tuple(sorted(self._owned)), self._generation, self._rack
         )

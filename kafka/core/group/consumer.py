@@ -588,6 +588,8 @@ class ConsumerMember(GroupMachine):
         self._due_at = now if self._heartbeats.has_news else now + next_s
 
     def _refused(self, error: BrokerResponseError, kind: str, now: float) -> None:
+        """Does what the error's row says. A request that leaves is made again or, if the group does not have this
+        member, was needless."""
         is_member = self._epoch > JOIN_EPOCH
         reaction = (CONSUMER_HEARTBEAT_ERRORS if is_member else CONSUMER_JOIN_ERRORS).action_for(error)
         self._heartbeats.resend_all()

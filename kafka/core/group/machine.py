@@ -139,6 +139,7 @@ class GroupMachine(ABC):
         max_poll_interval_s: float,
         request_timeout_s: float,
     ) -> None:
+        """``max_poll_interval_s``: see ``polled_at``. ``request_timeout_s``: of a request that nothing holds up."""
         self.group_id = group_id
         self.group_instance_id = group_instance_id
         self.member_id = member_id

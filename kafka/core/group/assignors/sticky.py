@@ -54,6 +54,7 @@ class _EqualShares:
         self._hungry: list[str] = []
         self._content: list[str] = []
         kept = self._keep(held)
+        # The rest in the order in which Java goes through it.
         self._deal(
             [
                 partition
