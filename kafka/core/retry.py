@@ -170,6 +170,8 @@ def retrying(
         except KafkaError as error:
             failures += 1
             action = classify(error)
+            if isinstance(error, UnknownBrokerIdError) and isinstance(target, Coordinator):
+                action = RetryAction.FIND_COORDINATOR  # nobody chose that node: the coordinator has left the cluster
             moved = isinstance(target, Coordinator) and action in (RetryAction.FIND_COORDINATOR, RetryAction.REFRESH)
             if action is RetryAction.GIVE_UP or failures >= attempts:
                 raise

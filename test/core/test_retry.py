@@ -133,6 +133,14 @@ def test_a_coordinator_that_moved_is_forgotten_before_the_next_attempt() -> None
     assert drive(dialogue, nothing) == ("done", [Forget(group), Sleep(0.1)])
 
 
+def test_a_coordinator_that_has_left_the_cluster_is_looked_for_and_a_node_that_was_chosen_is_not() -> None:
+    gone, group = UnknownBrokerIdError("node 3: not in the cluster's metadata"), Coordinator("g")
+    dialogue = retrying(attempts(gone, "done"), what="joining", backoff=BACKOFF, target=group)
+    assert drive(dialogue, nothing) == ("done", [Forget(group), Sleep(0.1)])
+    with pytest.raises(UnknownBrokerIdError):
+        drive(retrying(attempts(gone), what="x", backoff=BACKOFF, target=3), nothing)
+
+
 def test_a_final_error_is_raised_at_once() -> None:
     with pytest.raises(InvalidTopicError):
         drive(retrying(attempts(InvalidTopicError()), what="x", backoff=BACKOFF), nothing)

@@ -83,7 +83,6 @@ from kafka.errors import (
     RebalanceInProgressError,
     RequestTimedOutError,
     RetriableError,
-    UnknownBrokerIdError,
     UnknownMemberIdError,
     UnsupportedVersionError,
     for_code,
@@ -177,13 +176,12 @@ HEARTBEAT_ERRORS: Final = ErrorTable(
         # the id may still be good: the group need not wait for its expiry
         IllegalGenerationError: ClassicErrorAction.NEW_GENERATION,
         RebalanceInProgressError: ClassicErrorAction.REJOIN,
-        # no answer, or that of a broker which does not lead: the coordinator may be another one by now
+        # no answer, or that of a broker which does not lead, or has left: the coordinator may be another one by now
         NotControllerError: ClassicErrorAction.FIND_COORDINATOR,
         RequestTimedOutError: ClassicErrorAction.FIND_COORDINATOR,
         KafkaTimeoutError: ClassicErrorAction.FIND_COORDINATOR,
         InvalidMetadataError: ClassicErrorAction.FIND_COORDINATOR,
         RetriableError: ClassicErrorAction.RETRY,
-        UnknownBrokerIdError: ClassicErrorAction.GIVE_UP,
         CorrelationIdError: ClassicErrorAction.GIVE_UP,
         BrokerResponseError: ClassicErrorAction.REPORT,
     },

@@ -23,7 +23,7 @@ from uuid import UUID
 
 from kafka.core.dialogue import ByVersion, Dialogue, Forget, RefreshMetadata, Sleep, now, send, within
 from kafka.core.partitions import by_topic
-from kafka.core.retry import Backoff, ErrorTable, RetryAction, classify
+from kafka.core.retry import Backoff, ErrorTable
 from kafka.core.routing import Coordinator
 from kafka.errors import (
     Cancelled,
@@ -31,6 +31,7 @@ from kafka.errors import (
     CommitInRebalanceError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    CorrelationIdError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     IllegalGenerationError,
@@ -236,6 +237,15 @@ OFFSET_FETCH_ERROR_ACTIONS: Final = COMMIT_ERROR_ACTIONS.extended(
     }
 )
 
+_NO_RESPONSE_ACTIONS: Final = ErrorTable(
+    {
+        KafkaTimeoutError: OffsetErrorAction.FAIL,  # the caller's own limit
+        CorrelationIdError: OffsetErrorAction.FAIL,  # the peer cannot be trusted with what we sent
+    },
+    retry=OffsetErrorAction.FIND,
+    otherwise=OffsetErrorAction.FAIL,
+)
+
 REPLACED_ERRORS: Final[Mapping[type[KafkaError], type[KafkaError]]] = {
     UnknownMemberIdError: CommitFailedError,
     IllegalGenerationError: CommitInRebalanceError,  # a member still, which has joined the next generation meanwhile
@@ -357,8 +367,7 @@ class OffsetDialogues:
             except Cancelled:
                 raise
             except KafkaError as error:  # no response, or no coordinator known
-                action = OffsetErrorAction.FAIL if classify(error) is RetryAction.GIVE_UP else OffsetErrorAction.FIND
-                faults = dict.fromkeys(left, _Fault(error, action))
+                faults = dict.fromkeys(left, _Fault(error, _NO_RESPONSE_ACTIONS.action_for(error)))
             for fault in {fault.reaction: fault for fault in faults.values()}.values():
                 if fault.reaction in (OffsetErrorAction.FENCED, OffsetErrorAction.EPOCH):
                     self._on_fenced(fault.error)

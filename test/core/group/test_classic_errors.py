@@ -24,6 +24,7 @@ from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     RequestTimedOutError,
+    UnknownBrokerIdError,
     UnsupportedFieldError,
 )
 from kafka.protocol.groups import HeartbeatRequest, JoinGroupRequest
@@ -266,7 +267,12 @@ def test_a_group_that_forgets_us_again_and_again_is_not_joined_in_a_tight_loop()
 
 @pytest.mark.parametrize(
     "error",
-    [KafkaConnectionError("gone"), RequestTimedOutError("late"), KafkaTimeoutError("no coordinator was found")],
+    [
+        KafkaConnectionError("gone"),
+        RequestTimedOutError("late"),
+        KafkaTimeoutError("no coordinator was found"),
+        UnknownBrokerIdError("node 3: not in the cluster's metadata"),
+    ],
 )
 @pytest.mark.parametrize("kind", sorted(TABLES))
 def test_no_answer_looks_for_the_coordinator_and_tries_again(kind: str, error: KafkaError) -> None:

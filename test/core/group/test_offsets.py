@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from kafka.client import KafkaClient
-from kafka.core.dialogue import Dialogue, Now, RefreshMetadata, Send, Sleep, Step
+from kafka.core import routing
+from kafka.core.dialogue import Dialogue, Forget, Now, RefreshMetadata, Send, Sleep, Step
 from kafka.core.group.offsets import (
     COMMIT_ERROR_ACTIONS,
     OFFSET_FETCH_ERROR_ACTIONS,
@@ -30,6 +31,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
+    UnknownBrokerIdError,
     UnknownTopicOrPartitionError,
 )
 from kafka.net.loop import Loop
@@ -447,6 +449,16 @@ def test_an_attempt_is_made_until_the_time_is_up_and_none_later(timeout_s: float
     errors, steps = drive(commit_of_a(as_me, timeout_s), 14)
     assert isinstance(errors[A], KafkaTimeoutError)
     assert sum(isinstance(each, Send) for each in steps) == attempts
+
+
+def test_a_coordinator_that_has_left_the_cluster_is_looked_for() -> None:
+    dialogue = commit_of_a(as_me)
+    assert isinstance(next(dialogue), Now)
+    assert isinstance(dialogue.send(0.0), Send)
+    assert isinstance(dialogue.throw(UnknownBrokerIdError("node 3: not in the cluster's metadata")), Now)
+    assert dialogue.send(0.0) == Forget(routing.Coordinator("g"))
+    assert isinstance(dialogue.send(None), Sleep)
+    assert isinstance(dialogue.send(None), Send)
 
 
 def test_a_member_that_is_none_any_more_when_its_epoch_was_stale_hears_so_at_once() -> None:
