@@ -1,5 +1,5 @@
 """KafkaAdminClient: topics, settings, groups, the cluster. Each call runs a dialogue of ``core/admin`` and waits for
-it.
+it. Most methods are made by :func:`blocking` from the dialogue of their name.
 
 Results and names are those of kafka-python 3; what kafka-python 2 names otherwise stands in a section of its own.
 ``topic_partitions`` is ``{topic: numbers}``, or a list of TopicPartition or of topics' names; None means all.
@@ -8,10 +8,12 @@ Results and names are those of kafka-python 3; what kafka-python 2 names otherwi
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar, overload
 from uuid import UUID
 
 from kafka.admin import dialogues
@@ -70,6 +72,8 @@ from kafka.structs import (
 )
 from kafka.validation import is_integer, is_number
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 MAX_TIMEOUT_MS: Final = 2**31 - 1
@@ -85,6 +89,106 @@ def timeout_seconds(timeout_ms: float | None, default_s: float) -> float:
         raise IllegalArgumentError(f"timeout_ms={timeout_ms!r}: a number of milliseconds, 0 or more")
     return min(timeout_ms, MAX_TIMEOUT_MS) / 1000 or default_s
 
+
+# -- methods made from dialogues --------------------------------------------------------------------------------------
+
+Result: TypeAlias = "T | None"
+"""What a method that :func:`blocking` makes returns: a T. Its declaration, which has no body, returns None."""
+
+Declaration: TypeAlias = "Callable[Concatenate[KafkaAdminClient, P], T | None]"
+Method: TypeAlias = "Callable[Concatenate[KafkaAdminClient, P], T]"
+
+_PARAMETERS: Final[Mapping[str, str]] = {"group_coordinator_id": "node_id"}
+"""Parameter of methods -> that of dialogues, where the names differ."""
+
+_SUPPLIED: Final[Mapping[str, Callable[[KafkaAdminClient], Any]]] = {
+    "backoff": lambda admin: admin.retry_backoff,
+    "timeout_s": lambda admin: admin._timeout_s,
+    "software": lambda admin: admin._host.client.software,
+    "leader_of": lambda admin: admin._host.client.cluster.leader_for_partition,
+    "now_ms": lambda admin: time.time() * 1000,
+}
+"""Parameter of dialogues that methods lack -> what the client passes for it."""
+
+
+@overload
+def blocking(dialogue: Callable[..., Dialogue[T]]) -> Callable[[Declaration[P, T]], Method[P, T]]: ...
+
+
+@overload
+def blocking(
+    dialogue: Callable[..., Dialogue[T]], result: Callable[[T], R]
+) -> Callable[[Declaration[P, R]], Method[P, R]]: ...
+
+
+def blocking(dialogue: Callable[..., Dialogue[Any]], result: Callable[[Any], Any] = lambda found: found) -> Any:
+    """Make the method that runs ``dialogue``, waits, and returns its result, through ``result``.
+
+    It is made from a declaration without a body, which has the method's parameters and the type of its result. They
+    are passed by name (:data:`_PARAMETERS`); ``timeout_ms`` as ``timeout_s``. What the dialogue takes besides comes
+    from the client (:data:`_SUPPLIED`). Without a docstring the declaration has the dialogue's.
+    """
+    taken = inspect.signature(dialogue).parameters
+
+    def make(declaration: Any) -> Any:
+        returned: str = declaration.__annotations__["return"]
+        if returned.startswith("Result["):
+            declaration.__annotations__["return"] = returned.removeprefix("Result[")[:-1]
+        signature = inspect.signature(declaration)
+
+        @wraps(declaration)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            declaration(*args, **kwargs)  # TypeError for other arguments than it has
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = {_PARAMETERS.get(name, name): value for name, value in bound.arguments.items()}
+            admin: KafkaAdminClient = given.pop("self")
+            passed = {name: supply(admin) for name, supply in _SUPPLIED.items() if name in taken}
+            if "timeout_ms" in given:
+                passed["timeout_s"] = timeout_seconds(given.pop("timeout_ms"), admin._timeout_s)
+            return result(admin._run(dialogue(**given, **passed)))
+
+        method.__annotations__ = declaration.__annotations__  # wraps() of Python 3.14 leaves texts out
+        method.__doc__ = declaration.__doc__ or dialogue.__doc__
+        return method
+
+    return make
+
+
+def _names_by_group(found: Mapping[str, type[BrokerResponseError]]) -> dict[str, str]:
+    return {group: "OK" if error is NoError else error.__name__ for group, error in found.items()}
+
+
+def _pairs(found: Mapping[str, type[BrokerResponseError]]) -> list[tuple[str, type[BrokerResponseError]]]:
+    return list(found.items())
+
+
+def _made_acls(found: Iterable[tuple[ACL, BrokerResponseError]]) -> dict[str, list[Any]]:
+    return {
+        "succeeded": [acl for acl, error in found if isinstance(error, NoError)],
+        "failed": [type(error) for _, error in found if not isinstance(error, NoError)],
+    }
+
+
+def _with_no_error(found: list[ACL]) -> tuple[list[ACL], type[NoError]]:
+    return found, NoError
+
+
+def _removed_acls(
+    found: Iterable[tuple[ACLFilter, list[ACL], BrokerResponseError]],
+) -> list[tuple[ACLFilter, list[ACL], type[BrokerResponseError]]]:
+    return [(each, removed, type(error)) for each, removed, error in found]
+
+
+def _texts_by_user(found: Mapping[str, BrokerResponseError]) -> dict[str, str | None]:
+    return {user: text_of(error) for user, error in found.items()}
+
+
+def _texts_by_feature(found: Mapping[str, BrokerResponseError]) -> dict[str, str]:
+    return {name: "OK" if isinstance(error, NoError) else str(error) for name, error in found.items()}
+
+
+# -- arguments and results ---------------------------------------------------------------------------------------------
 
 Specs = Mapping[str, "Iterable[TopicPartition] | None"] | Iterable[str] | str
 """Groups, each with the partitions that are meant (None: all); names alone mean all."""
@@ -151,9 +255,10 @@ class KafkaAdminClient(HasTelemetry):
     """Administers a cluster. Any thread. ``configs``: see the reference of settings.
 
     Results are plain dictionaries with the field names of Kafka's messages. Errors in answers are raised as the class
-    of their code. No call creates a topic but :meth:`create_topics`. With ``loop`` or ``client`` it lives there; on
-    that loop's own thread the calls below are refused with IllegalStateError, and :meth:`run` takes the same dialogues
-    (``kafka.admin.dialogues``) without waiting.
+    of their code; KafkaTimeoutError after ``timeout_ms``, for which None is ``request_timeout_ms``. No call creates a
+    topic but :meth:`create_topics`. With ``loop`` or ``client`` it lives there; on that loop's own thread the calls
+    below are refused with IllegalStateError, and :meth:`run` takes the same dialogues (``kafka.admin.dialogues``)
+    without waiting.
     """
 
     DEFAULT_CONFIG: Final = defaults("admin")
@@ -196,42 +301,22 @@ class KafkaAdminClient(HasTelemetry):
             self.wait_for_topics([topic["name"] for topic in result["topics"] if not topic["error_code"]])
         return result
 
-    def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10000) -> None:
-        """Until each partition of the topics has a leader; KafkaTimeoutError after ``timeout_ms``, with what was
-        missing."""
-        self._run(dialogues.wait_for_topics(topic_names, timeout_s=timeout_seconds(timeout_ms, self._timeout_s)))
+    @blocking(dialogues.wait_for_topics)
+    def wait_for_topics(self, topic_names: Iterable[str], timeout_ms: float = 10000) -> None: ...
 
+    @blocking(dialogues.delete_topics)
     def delete_topics(
         self, topics: Iterable[str | UUID], timeout_ms: float | None = None, raise_errors: bool = True
-    ) -> dict[str, Any]:
-        """Delete topics by name or id (2.8): ``{"topics": [{"name", "topic_id", "error_code", ...}]}``. Raises the
-        first error (UnknownTopicOrPartitionError, ...) unless ``raise_errors`` is False; KafkaTimeoutError after
-        ``timeout_ms`` (None: ``request_timeout_ms``)."""
-        return self._run(
-            dialogues.delete_topics(
-                topics, **self._limits_within(timeout_ms), raise_errors=raise_errors
-            )
-        )
+    ) -> Result[dict[str, Any]]: ...
 
+    @blocking(dialogues.create_partitions)
     def create_partitions(
         self,
         topic_partitions: MorePartitions,
         timeout_ms: float | None = None,
         validate_only: bool = False,
         raise_errors: bool = True,
-    ) -> dict[str, Any]:
-        """Give topics more partitions: ``{topic: total count}``, or for brokers of one's choice NewPartitions or
-        ``{"count": total, "assignments": [[broker id], ...]}``, a list for each new partition. Returns ``{"results":
-        [{"name", "error_code", "error_message"}]}``; raises the first error (InvalidPartitionsError, ...) unless
-        ``raise_errors`` is False, and KafkaTimeoutError after ``timeout_ms`` (None: ``request_timeout_ms``)."""
-        return self._run(
-            dialogues.create_partitions(
-                topic_partitions,
-                **self._limits_within(timeout_ms),
-                validate_only=validate_only,
-                raise_errors=raise_errors,
-            )
-        )
+    ) -> Result[dict[str, Any]]: ...
 
     def delete_records(
         self,
@@ -242,46 +327,32 @@ class KafkaAdminClient(HasTelemetry):
         """Delete what lies before an offset (-1: all): ``{partition: {"low_watermark", ...}}``.
         UnknownTopicOrPartitionError, before anything is deleted, when one is not there. ``partition_leader_id`` means
         nothing: each request goes to the partition's leader."""
-        return self._run(
-            dialogues.delete_records(records_to_delete, **self._limits_within(timeout_ms))
-        )
+        return self._run(dialogues.delete_records(records_to_delete, **self._limits_within(timeout_ms)))
 
-    def list_topics(self) -> list[str]:
-        """The names of all topics."""
-        return self._run(dialogues.list_topics(**self._limits))
+    @blocking(dialogues.list_topics)
+    def list_topics(self) -> Result[list[str]]: ...
 
-    def describe_topics(self, topics: Sequence[str | UUID] | None = None) -> list[dict[str, Any]]:
-        """Topics with their partitions; all of them for None: ``[{"name", "topic_id", "error_code", "is_internal",
-        "partitions", "authorized_operations"}]``. ``topic_id`` is a text; None where there is none (before 2.8). A
-        missing one has ``error_code`` 3."""
-        return self._run(dialogues.describe_topics(topics, **self._limits))
+    @blocking(dialogues.describe_topics)
+    def describe_topics(self, topics: Sequence[str | UUID] | None = None) -> Result[list[dict[str, Any]]]: ...
 
     # -- settings ------------------------------------------------------------------------------------------------------
 
+    @blocking(dialogues.describe_configs)
     def describe_configs(
         self,
         config_resources: Iterable[ConfigResource],
         include_synonyms: bool = False,
         config_filter: ConfigFilterType | str = ConfigFilterType.MODIFIED,
-    ) -> Described:
-        """Settings as ``{"topic": {NAME: {SETTING: {"value", "config_source", ...}}}}``. By default only those that
-        were set explicitly; "all": the defaults, too."""
-        return self._run(
-            dialogues.describe_configs(
-                config_resources,
-                **self._limits,
-                include_synonyms=include_synonyms,
-                config_filter=config_filter,
-            )
-        )
+    ) -> Result[Described]: ...
 
+    @blocking(dialogues.alter_configs, result=as_texts)
     def alter_configs(
         self,
         config_resources: Iterable[ConfigResource],
         validate_only: bool = False,
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
-    ) -> dict[str, dict[str, str]]:
+    ) -> Result[dict[str, dict[str, str]]]:
         """Change the settings that are named: ``{name: value}``, where None deletes, and ``(operation, value)`` is for
         an AlterConfigOp. ``incremental`` False, and before 2.3: everything is replaced by what was set with these, and
         an operation other than SET is IllegalArgumentError.
@@ -289,24 +360,11 @@ class KafkaAdminClient(HasTelemetry):
         Returns ``{"topic": {NAME: "OK"}}``; raises the first error. Without ``raise_on_unknown`` a setting that the
         broker refuses is no exception, but the error's text in place of "OK".
         """
-        return as_texts(
-            self._run(
-                dialogues.alter_configs(
-                    config_resources,
-                    **self._limits,
-                    validate_only=validate_only,
-                    raise_on_unknown=raise_on_unknown,
-                    incremental=incremental,
-                )
-            )
-        )
 
     # -- cluster -------------------------------------------------------------------------------------------------------
 
-    def describe_cluster(self) -> dict[str, Any]:
-        """``{"cluster_id", "controller_id", "brokers": [{"broker_id", "host", "port", "rack", "is_fenced"}],
-        "authorized_operations"}``."""
-        return self._run(dialogues.describe_cluster(**self._limits))
+    @blocking(dialogues.describe_cluster)
+    def describe_cluster(self) -> Result[dict[str, Any]]: ...
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -339,128 +397,85 @@ class KafkaAdminClient(HasTelemetry):
     ) -> None:
         self.close()
 
-    # -- groups
-    # ----------------------------------------------------------------------------------------------------------
+    # -- groups --------------------------------------------------------------------------------------------------------
 
+    @blocking(dialogues.list_groups)
     def list_groups(
         self,
         broker_ids: Sequence[int] | None = None,
         states_filter: Iterable[GroupState | str] | None = None,
         types_filter: Iterable[GroupType | str] | None = None,
-    ) -> list[dict[str, Any]]:
-        """All groups: ``[{"group_id", "protocol_type", "group_state", "group_type"}]``. Filters take names in any case:
-        states such as "stable" (2.6), types "classic", "consumer", "share" (3.8)."""
-        return self._run(
-            dialogues.list_groups(broker_ids, states_filter or (), types_filter or (), **self._limits)
-        )
+    ) -> Result[list[dict[str, Any]]]: ...
 
+    @blocking(dialogues.describe_groups)
     def describe_groups(
         self,
         group_ids: Iterable[str],
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
-    ) -> dict[str, dict[str, Any]]:
-        """Groups of any type: ``{group: {"group_id", "group_state", "group_type", "members", "error", ...}}``, where
-        ``error`` is None or a text. The other fields are those of DescribeGroups, ConsumerGroupDescribe or
-        ShareGroupDescribe; the metadata and assignments of consumers in classic groups are decoded."""
-        return self._run(
-            dialogues.describe_groups(
-                group_ids,
-                node_id=group_coordinator_id,
-                include_authorized_operations=include_authorized_operations,
-                **self._limits,
-            )
-        )
+    ) -> Result[dict[str, dict[str, Any]]]: ...
 
     def list_group_offsets(self, group_specs: Specs) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Committed offsets: ``{group: {partition: OffsetAndMetadata}}``. Takes names of groups, or ``{group:
         partitions}``, None for all. Raises the first error."""
         return self._run(dialogues.list_group_offsets(_specs(group_specs), **self._limits))
 
+    @blocking(dialogues.alter_group_offsets)
     def alter_group_offsets(
         self,
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group_coordinator_id: int | None = None,
-    ) -> dict[TopicPartition, type[BrokerResponseError]]:
-        """Commit offsets for a group without members: ``{partition: error class}``, NoError where it went well."""
-        return self._run(
-            dialogues.alter_group_offsets(group_id, offsets, node_id=group_coordinator_id, **self._limits)
-        )
+    ) -> Result[dict[TopicPartition, type[BrokerResponseError]]]: ...
 
+    @blocking(dialogues.reset_group_offsets)
     def reset_group_offsets(
         self,
         group_id: str,
         offset_specs: Mapping[TopicPartition, OffsetSpec | OffsetTimestamp | int],
         group_coordinator_id: int | None = None,
-    ) -> dict[TopicPartition, dict[str, Any]]:
-        """Commit what an OffsetSpec, an OffsetTimestamp or a plain offset means, brought into the partition's range,
-        for a group without members: ``{partition: {"error": class, "offset"}}``."""
-        return self._run(
-            dialogues.reset_group_offsets(
-                group_id,
-                offset_specs,
-                self._host.client.cluster.leader_for_partition,
-                node_id=group_coordinator_id,
-                **self._limits,
-            )
-        )
+    ) -> Result[dict[TopicPartition, dict[str, Any]]]: ...
 
+    @blocking(dialogues.delete_group_offsets)
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], group_coordinator_id: int | None = None
-    ) -> dict[TopicPartition, type[BrokerResponseError]]:
-        """Forget committed offsets: ``{partition: error class}`` (GroupSubscribedToTopicError). Raises the group's
-        error (GroupIdNotFoundError). Since 2.4."""
-        return self._run(
-            dialogues.delete_group_offsets(group_id, partitions, node_id=group_coordinator_id, **self._limits)
-        )
+    ) -> Result[dict[TopicPartition, type[BrokerResponseError]]]: ...
 
-    def delete_groups(self, group_ids: Iterable[str], group_coordinator_id: int | None = None) -> dict[str, str]:
+    @blocking(dialogues.delete_groups, result=_names_by_group)
+    def delete_groups(
+        self, group_ids: Iterable[str], group_coordinator_id: int | None = None
+    ) -> Result[dict[str, str]]:
         """Delete empty groups of any type: ``{group: "OK"}``, or the name of the error's class ("NonEmptyGroupError",
         "GroupIdNotFoundError")."""
-        found = self._run(dialogues.delete_groups(group_ids, node_id=group_coordinator_id, **self._limits))
-        return {group: "OK" if error is NoError else error.__name__ for group, error in found.items()}
 
+    @blocking(dialogues.remove_group_members)
     def remove_group_members(
         self, group_id: str, members: Iterable[MemberToRemove], group_coordinator_id: int | None = None
-    ) -> dict[str, type[BrokerResponseError]]:
-        """Make members leave a classic group: ``{member id or instance id: error class}``. Raises the group's error."""
-        return self._run(
-            dialogues.remove_group_members(group_id, members, node_id=group_coordinator_id, **self._limits)
-        )
+    ) -> Result[dict[str, type[BrokerResponseError]]]: ...
 
     # -- share groups --------------------------------------------------------------------------------------------------
 
+    @blocking(dialogues.describe_share_groups)
     def describe_share_groups(
         self, group_ids: Iterable[str], include_authorized_operations: bool = False
-    ) -> dict[str, dict[str, Any]]:
-        """Share groups alone: as :meth:`describe_groups`; what is none has its ``error``."""
-        return self._run(
-            dialogues.describe_share_groups(
-                group_ids, include_authorized_operations=include_authorized_operations, **self._limits
-            )
-        )
+    ) -> Result[dict[str, dict[str, Any]]]: ...
 
     def list_share_group_offsets(self, group_specs: Specs) -> dict[str, dict[TopicPartition, SharePartitionOffset]]:
         """Where share groups stand: ``{group: {partition: SharePartitionOffset(start_offset, lag, leader_epoch)}}``
         (KIP-1226). Takes what :meth:`list_group_offsets` takes. Raises the first error."""
         return self._run(dialogues.list_share_group_offsets(_specs(group_specs), **self._limits))
 
+    @blocking(dialogues.alter_share_group_offsets)
     def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, type[BrokerResponseError]]:
-        """Let an empty share group begin at other offsets: ``{partition: error class}``. Raises the group's error
-        (NonEmptyGroupError)."""
-        return self._run(dialogues.alter_share_group_offsets(group_id, offsets, **self._limits))
+    ) -> Result[dict[TopicPartition, type[BrokerResponseError]]]: ...
 
+    @blocking(dialogues.delete_share_group_offsets)
     def delete_share_group_offsets(
         self, group_id: str, topics: Iterable[str]
-    ) -> dict[str, type[BrokerResponseError]]:
-        """Let an empty share group forget topics: ``{topic: error class}``. Raises the group's error."""
-        return self._run(dialogues.delete_share_group_offsets(group_id, topics, **self._limits))
+    ) -> Result[dict[str, type[BrokerResponseError]]]: ...
 
-    # -- groups, by kafka-python 2's names
-    # -------------------------------------------------------------------------------
+    # -- groups, by kafka-python 2's names -----------------------------------------------------------------------------
 
     def list_consumer_groups(self, broker_ids: Sequence[int] | None = None) -> list[tuple[str, str]]:
         """``[(group, protocol type)]``. kafka-python 2's; :meth:`list_groups` returns more."""
@@ -491,164 +506,117 @@ class KafkaAdminClient(HasTelemetry):
         specs = {group_id: partitions}
         return self._run(dialogues.list_group_offsets(specs, node_id=group_coordinator_id, **self._limits))[group_id]
 
+    @blocking(dialogues.delete_groups, result=_pairs)
     def delete_consumer_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
-    ) -> list[tuple[str, type[BrokerResponseError]]]:
+    ) -> Result[list[tuple[str, type[BrokerResponseError]]]]:
         """``[(group, error class)]``, NoError where it went well. kafka-python 2's; see :meth:`delete_groups`."""
-        found = self._run(dialogues.delete_groups(group_ids, node_id=group_coordinator_id, **self._limits))
-        return list(found.items())
-
-    # -- replicas, directories, controllers
-    # ------------------------------------------------------------------------------
 
     # -- replicas and leaders ------------------------------------------------------------------------------------------
 
+    @blocking(dialogues.alter_partition_reassignments)
     def alter_partition_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: float | None = None
-    ) -> dict[TopicPartition, type[BrokerResponseError] | None]:
-        """Let partitions move to these brokers, the preferred leader first; None calls a move off. ``{partition: error
-        class}``, None where the move has begun. Raises the error of the request. Since 2.4."""
-        limits = self._limits_within(timeout_ms)
-        return self._run(dialogues.alter_partition_reassignments(reassignments, **limits))
+    ) -> Result[dict[TopicPartition, type[BrokerResponseError] | None]]: ...
 
+    @blocking(dialogues.list_partition_reassignments)
     def list_partition_reassignments(
         self, topic_partitions: Partitions | None = None, timeout_ms: float | None = None
-    ) -> dict[TopicPartition, dict[str, list[int]]]:
-        """The moves that are under way: ``{partition: {"replicas", "adding_replicas", "removing_replicas"}}``, each a
-        list of brokers' ids. Since 2.4."""
-        limits = self._limits_within(timeout_ms)
-        return self._run(dialogues.list_partition_reassignments(topic_partitions, **limits))
+    ) -> Result[dict[TopicPartition, dict[str, list[int]]]]: ...
 
+    @blocking(dialogues.elect_leaders)
     def elect_leaders(
         self,
         election_type: ElectionType | int | str,
         topic_partitions: Partitions | None = None,
         timeout_ms: float | None = None,
         raise_errors: bool = True,
-    ) -> dict[str, Any]:
-        """Elect leaders: ``{"error_code", "replica_election_results": [{"topic", "partition_result": [{"partition_id",
-        "error_code", "error_message"}]}]}``. Raises the first error unless ``raise_errors`` is False, and never that no
-        election was needed (84). Since 2.2; an :class:`ElectionType` other than PREFERRED since 2.4."""
-        return self._run(
-            dialogues.elect_leaders(
-                election_type, topic_partitions, raise_errors=raise_errors, **self._limits_within(timeout_ms)
-            )
-        )
+    ) -> Result[dict[str, Any]]: ...
 
+    @blocking(dialogues.describe_topic_partitions)
     def describe_topic_partitions(
         self,
         topics: Iterable[str] | None = None,
         response_partition_limit: int = 2000,
         cursor: Mapping[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """A page of topics with their partitions, and with the replicas that may be elected (KIP-966): ``{"topics":
-        [...], "next_cursor"}``. ``next_cursor``, None on the last page, is the ``cursor`` of the next. No topics: of
-        all. Since 3.8."""
-        return self._run(dialogues.describe_topic_partitions(topics, response_partition_limit, cursor, **self._limits))
+    ) -> Result[dict[str, Any]]: ...
 
     # -- directories ---------------------------------------------------------------------------------------------------
 
+    @blocking(dialogues.describe_log_dirs)
     def describe_log_dirs(
         self, topic_partitions: Partitions | None = None, brokers: Iterable[int] | None = None
-    ) -> list[dict[str, Any]]:
-        """The directories of all or these brokers, and what partitions take there, in bytes: ``[{"broker", "log_dirs":
-        [{"error_code", "log_dir", "topics": [{"name", "partitions": [{"partition_index", "partition_size",
-        "offset_lag", "is_future_key"}]}], "total_bytes", "usable_bytes", "is_cordoned"}]}]``. Since 1.0."""
-        return self._run(dialogues.describe_log_dirs(topic_partitions, brokers, **self._limits))
+    ) -> Result[list[dict[str, Any]]]: ...
 
+    @blocking(dialogues.alter_replica_log_dirs)
     def alter_replica_log_dirs(
         self, replica_assignments: Mapping[TopicPartitionReplica | tuple[str, int, int], str]
-    ) -> dict[TopicPartitionReplica, type[BrokerResponseError]]:
-        """Let replicas move to another directory of their broker, by its absolute path: ``{replica: error class}``,
-        NoError where the move has begun. Since 1.0."""
-        return self._run(dialogues.alter_replica_log_dirs(replica_assignments, **self._limits))
+    ) -> Result[dict[TopicPartitionReplica, type[BrokerResponseError]]]: ...
 
     # -- controllers ---------------------------------------------------------------------------------------------------
 
-    def describe_metadata_quorum(self) -> dict[str, Any]:
-        """The controllers and how far they have come: ``{"topics": [{"topic_name", "partitions": [{"partition_index",
-        "error", "leader_id", "leader_epoch", "high_watermark", "current_voters", "observers"}]}], "nodes"}``. Brokers
-        with KRaft, since 3.3."""
-        return self._run(dialogues.describe_metadata_quorum(**self._limits))
+    @blocking(dialogues.describe_metadata_quorum)
+    def describe_metadata_quorum(self) -> Result[dict[str, Any]]: ...
 
     # -- settings ------------------------------------------------------------------------------------------------------
 
+    @blocking(dialogues.list_config_resources)
     def list_config_resources(
         self, resource_types: Iterable[ConfigResourceType | str | int] | None = None
-    ) -> dict[str, list[str]]:
-        """What has settings, of all or these types: ``{"topic": [NAME], "group": [NAME]}``. Since 4.1; client metrics
-        alone since 3.7."""
-        return self._run(dialogues.list_config_resources(resource_types, **self._limits))
+    ) -> Result[dict[str, list[str]]]: ...
 
+    @blocking(dialogues.reset_configs, result=as_texts)
     def reset_configs(
         self,
         config_resources: Iterable[ConfigResource],
         validate_only: bool = False,
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
-    ) -> dict[str, dict[str, str]]:
+    ) -> Result[dict[str, dict[str, str]]]:
         """Let settings fall back to their defaults: those that a resource names as ``configs``, or all that were set
         for it. Returns ``{"topic": {NAME: "OK"}}``; raises the first error, and with ``raise_on_unknown``
         IllegalArgumentError for a name that is none of a setting that can be altered. ``incremental`` False, and before
         2.3: everything is replaced by what was set without these."""
-        return as_texts(
-            self._run(
-                dialogues.reset_configs(
-                    config_resources,
-                    validate_only=validate_only,
-                    raise_on_unknown=raise_on_unknown,
-                    incremental=incremental,
-                    **self._limits,
-                )
-            )
-        )
 
-    # -- access rules and users
-    # ------------------------------------------------------------------------------------------
+    # -- access rules and users ----------------------------------------------------------------------------------------
 
-    def create_acls(self, acls: Iterable[ACL]) -> dict[str, list[Any]]:
+    @blocking(dialogues.create_acls, result=_made_acls)
+    def create_acls(self, acls: Iterable[ACL]) -> Result[dict[str, list[Any]]]:
         """Make rules: ``{"succeeded": [ACL], "failed": [error class]}``, in the order of ``acls``; a rule that is there
         already succeeds. What failed is what ``succeeded`` lacks; ``run(dialogues.create_acls(acls,
         backoff=admin.retry_backoff))`` tells the error of each, with the broker's text. Brokers need an authorizer
         (SecurityDisabledError) and, for a while, do not know of a rule that was just made. Since 0.11; patterns 2.0,
         rules about users 3.3."""
-        found = self._run(dialogues.create_acls(acls, **self._limits))
-        return {
-            "succeeded": [acl for acl, error in found if isinstance(error, NoError)],
-            "failed": [type(error) for _, error in found if not isinstance(error, NoError)],
-        }
 
-    def describe_acls(self, acl_filter: ACLFilter) -> tuple[list[ACL], type[NoError]]:
+    @blocking(dialogues.describe_acls, result=_with_no_error)
+    def describe_acls(self, acl_filter: ACLFilter) -> Result[tuple[list[ACL], type[NoError]]]:
         """The rules that a filter matches, and NoError. Raises the broker's error: SecurityDisabledError,
         ClusterAuthorizationFailedError."""
-        return self._run(dialogues.describe_acls(acl_filter, **self._limits)), NoError
 
+    @blocking(dialogues.delete_acls, result=_removed_acls)
     def delete_acls(
         self, acl_filters: Iterable[ACLFilter]
-    ) -> list[tuple[ACLFilter, list[ACL], type[BrokerResponseError]]]:
+    ) -> Result[list[tuple[ACLFilter, list[ACL], type[BrokerResponseError]]]]:
         """Remove the rules that each filter matches: ``[(filter, [removed ACL], error class)]``, NoError where it went
         well; a rule that could not be removed is not in the list, and its error is the filter's. Not tried again when
         the answer was lost: KafkaConnectionError or RequestTimedOutError, and the rules may have been removed."""
-        found = self._run(dialogues.delete_acls(acl_filters, **self._limits))
-        return [(each, removed, type(error)) for each, removed, error in found]
 
-    def describe_user_scram_credentials(self, users: Iterable[str] | None = None) -> dict[str, dict[str, Any]]:
-        """SCRAM users: ``{user: {"error": None or a text, "credential_infos": [{"mechanism": ScramMechanism,
-        "iterations"}]}}``, of all users when none is named; never their credentials. KIP-554, since 2.7."""
-        return self._run(dialogues.describe_user_scram_credentials(users, **self._limits))
+    @blocking(dialogues.describe_user_scram_credentials)
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> Result[dict[str, dict[str, Any]]]: ...
 
+    @blocking(dialogues.alter_user_scram_credentials, result=_texts_by_user)
     def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
-    ) -> dict[str, str | None]:
+    ) -> Result[dict[str, str | None]]:
         """Give users credentials, and take some: ``{user: None, or the broker's text}``. A user may be named once in a
         call. Instead of the password its salted form is sent, which is enough to log in: use TLS. KIP-554, since
         2.7."""
-        found = self._run(dialogues.alter_user_scram_credentials(alterations, **self._limits))
-        return {user: text_of(error) for user, error in found.items()}
 
-    # -- producers and transactions
-    # --------------------------------------------------------------------------------------
+    # -- producers and transactions ------------------------------------------------------------------------------------
 
+    @blocking(dialogues.list_transactions)
     def list_transactions(
         self,
         broker_ids: Sequence[int] | None = None,
@@ -656,105 +624,41 @@ class KafkaAdminClient(HasTelemetry):
         state_filters: Iterable[TransactionState | str] | None = None,
         duration_filter_ms: float | None = None,
         transactional_id_pattern: str | None = None,
-    ) -> dict[int, list[TransactionListing]]:
-        """The transactional ids that each broker coordinates: ``{broker: [TransactionListing]}``; all brokers for None.
+    ) -> Result[dict[int, list[TransactionListing]]]: ...
 
-        Filters: ids of producers; states such as "ongoing"; transactions that were begun more than so many ms ago
-        (3.8, KIP-994); ids that match a whole regular expression (4.1, KIP-1152). IncompatibleBrokerVersion before 3.0,
-        UnsupportedVersionError for a state that a broker does not know.
-        """
-        return self._run(
-            dialogues.list_transactions(
-                broker_ids,
-                producer_id_filters,
-                state_filters,
-                duration_filter_ms,
-                transactional_id_pattern,
-                **self._limits,
-            )
-        )
+    @blocking(dialogues.describe_transactions)
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> Result[dict[str, TransactionDescription]]: ...
 
-    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """What coordinators know: ``{transactional id: TransactionDescription}``. Raises the first error
-        (TransactionalIdNotFoundError). IncompatibleBrokerVersion before 3.0."""
-        return self._run(dialogues.describe_transactions(transactional_ids, **self._limits))
-
+    @blocking(dialogues.describe_producers)
     def describe_producers(
         self, partitions: Iterable[TopicPartition], broker_id: int | None = None
-    ) -> dict[TopicPartition, PartitionProducerState]:
-        """What partitions remember of their producers: ``{partition: PartitionProducerState}``. Asks their leaders, or
-        the replica ``broker_id`` of all of them. Raises the first error. IncompatibleBrokerVersion before 2.8."""
-        return self._run(dialogues.describe_producers(partitions, broker_id, **self._limits))
+    ) -> Result[dict[TopicPartition, PartitionProducerState]]: ...
 
-    def abort_transaction(self, spec: AbortTransactionSpec) -> None:
-        """Abort a producer's transaction in one partition, by ``AbortTransactionSpec(partition, producer_id,
-        producer_epoch)``, whatever its coordinator says: for one that hangs, as readers of committed records wait for
-        its end. Its coordinator is not informed. InvalidProducerEpochError for an epoch older than the partition's,
-        ClusterAuthorizationFailedError.
+    @blocking(dialogues.abort_transaction)
+    def abort_transaction(self, spec: AbortTransactionSpec) -> None: ...
 
-        The producer's next transaction is not touched: before a further try the partition is asked whether this one is
-        still there. Where it cannot be asked (brokers before 2.8; topics that may not be read), and the answer was
-        lost, the error says that the outcome is not known. After a KafkaTimeoutError, too, look before you call again.
-        """
-        self._run(dialogues.abort_transaction(spec, **self._limits))
-
+    @blocking(dialogues.find_hanging_transactions)
     def find_hanging_transactions(
         self, broker_ids: Sequence[int] | None = None, max_transaction_timeout_ms: float = 900_000
-    ) -> list[dict[str, Any]]:
-        """Hanging transactions: ``[{"transactional_id", "producer_id", "producer_epoch", "state",
-        "age_ms", "coordinator_id", "topic_partitions"}]``.
+    ) -> Result[list[dict[str, Any]]]: ...
 
-        Those that are still open at their coordinators five minutes after the longest time that one may have
-        (``transaction.max.timeout.ms`` of the brokers): leave these to them, as they may be about to commit. And those
-        that are open in a partition, with nothing written for so long, of which no coordinator knows:
-        ``transactional_id`` is None, ``state`` "Unknown" and ``coordinator_id`` -1 where the producer is not known
-        either, and only these may be aborted without a further look. ``broker_ids``: what these brokers coordinate and
-        lead. Partitions that have no leader now, or may not be read, are left out, and logged. KafkaTimeoutError while
-        a coordinator that may know of one cannot be asked. This computer's clock should be right, and the user allowed
-        to describe all transactional ids. IncompatibleBrokerVersion before 3.0.
-        """
-        return self._run(
-            dialogues.find_hanging_transactions(
-                broker_ids, max_transaction_timeout_ms, now_ms=time.time() * 1000, **self._limits
-            )
-        )
-
+    @blocking(dialogues.list_partition_offsets)
     def list_partition_offsets(
         self,
         topic_partition_specs: Mapping[TopicPartition, OffsetSpec | int],
         isolation_level: IsolationLevel | str | int = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: float | None = None,
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The offset that each OffsetSpec means, or the first that is not older than a time in ms since the epoch:
-        ``{partition: OffsetAndTimestamp}``; offset -1: there is none.
+    ) -> Result[dict[TopicPartition, OffsetAndTimestamp]]: ...
 
-        READ_COMMITTED: nothing behind the first open transaction counts. Raises the first error
-        (UnknownTopicOrPartitionError). UnsupportedVersionError: brokers are too old for this OffsetSpec.
-        """
-        return self._run(
-            dialogues.list_partition_offsets(
-                topic_partition_specs, isolation_level, **self._limits_within(timeout_ms)
-            )
-        )
+    # -- features and versions -----------------------------------------------------------------------------------------
 
-    # -- features and versions
-    # -------------------------------------------------------------------------------------------
+    @blocking(dialogues.describe_features)
+    def describe_features(self, send_request_to_controller: bool = False) -> Result[dict[str, dict[str, Any]]]: ...
 
-    def describe_features(self, send_request_to_controller: bool = False) -> dict[str, dict[str, Any]]:
-        """``{feature: {"supported": (least, most), "finalized": (least, most), "finalized_epoch"}}``; the last two for
-        what the cluster has finalized, the epoch None where the response has none. Any broker, or the controller.
-        KIP-584, since 2.7 (2.4 answers without features); IncompatibleBrokerVersion before."""
-        return self._run(
-            dialogues.describe_features(
-                software=self._host.client.software,
-                send_request_to_controller=send_request_to_controller,
-                **self._limits,
-            )
-        )
-
+    @blocking(dialogues.update_features, result=_texts_by_feature)
     def update_features(
         self, feature_updates: FeatureUpdates, validate_only: bool = False, timeout_ms: float | None = 60000
-    ) -> dict[str, str]:
+    ) -> Result[dict[str, str]]:
         """Change levels: ``{feature: level}`` for an upgrade, or ``{feature: (type, level)}`` with an
         UpdateFeatureType, its name or its number; level 0 removes the feature. ``timeout_ms``: None for
         ``request_timeout_ms``.
@@ -762,10 +666,6 @@ class KafkaAdminClient(HasTelemetry):
         Returns ``{feature: "OK" or the error's text}``. An error of the whole request is raised, and since 4.0 that is
         every one (InvalidUpdateVersionError). KIP-584, since 2.7; ``validate_only`` since 3.3.
         """
-        found = self._run(
-            dialogues.update_features(feature_updates, validate_only=validate_only, **self._limits_within(timeout_ms))
-        )
-        return {name: "OK" if isinstance(error, NoError) else str(error) for name, error in found.items()}
 
     def api_versions(self) -> dict[ApiKey, tuple[int, int]]:
         """What a broker of the cluster speaks, whichever is asked: ``{ApiKey: (lowest, highest version)}``. Of brokers
@@ -797,8 +697,7 @@ class KafkaAdminClient(HasTelemetry):
         except IncompatibleBrokerVersion:
             return client.api_ranges()  # from its greeting: one of such a cluster is as good as another
 
-    # -- running dialogues
-    # -----------------------------------------------------------------------------------------------
+    # -- running dialogues ---------------------------------------------------------------------------------------------
 
     def run(self, dialogue: Dialogue[T]) -> Future[T]:
         """Run a dialogue (``kafka.admin.dialogues``) and return its future. From any thread."""

@@ -1,5 +1,17 @@
 """The admin client's calls as dialogues, for users who want a future or have a KafkaClient on a loop:
-``admin.run(create_topics(..., backoff=admin.retry_backoff))``, ``client.run(...)``."""
+``admin.run(create_topics(..., backoff=admin.retry_backoff))``, ``client.run(...)``.
+
+They take what the methods take, the options by name, and besides:
+
+``backoff``    the waits between attempts: ``retry_backoff`` of the client
+``timeout_s``  the time for all attempts, in place of ``timeout_ms``
+``node_id``    in place of ``group_coordinator_id``: the node to ask, if it is known
+``attempts``   1 for a caller who must not undo what others have done since an answer was lost: then whatever keeps the
+               one request from its answer is raised
+``leader_of``  the leader of a partition as the client knows it: ``KafkaClient.cluster.leader_for_partition``
+``now_ms``     the present time in ms since the epoch
+``software``   our name and version: ``KafkaClient.software``
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,8 @@ def describe_configs(
     include_synonyms: bool = False,
     config_filter: ConfigFilterType | str = ConfigFilterType.MODIFIED,
 ) -> Dialogue[Described]:
-    """Settings by type, resource and name. Raises the first error."""
+    """Settings as ``{"topic": {NAME: {SETTING: {"value", "config_source", ...}}}}``. By default only those that were
+    set explicitly; "all": the defaults, too. Raises the first error."""
     wanted = _filter(config_filter)
     by_target = _by_target(_checked_resources(config_resources))
     give_up_at = (yield from now()) + timeout_s

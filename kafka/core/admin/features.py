@@ -36,7 +36,7 @@ class UpdateFeatureType(EnumHelper, IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
-FeatureUpdates = Mapping[str, "int | tuple[UpdateFeatureType | int | str, int]"]
+FeatureUpdates = Mapping[str, int | tuple[UpdateFeatureType | int | str, int]]
 """``{feature: level}``, for an upgrade, or ``{feature: (UpdateFeatureType, level)}``; level 0 removes the feature."""
 
 
@@ -46,8 +46,8 @@ def describe_features(
     """``{feature: {"supported": (least, most), "finalized": (least, most), "finalized_epoch"}}``.
 
     ``supported`` is what the broker that is asked could do; the last two are there for what the cluster has finalized,
-    the epoch None where the broker returns none. ``software``: our name and version (``KafkaClient.software``).
-    IncompatibleBrokerVersion before 2.4; the first with features is 2.7.
+    the epoch None where the broker returns none. Any broker is asked, or the controller. IncompatibleBrokerVersion
+    before 2.4; the first with features is 2.7 (KIP-584).
     """
     target: Target = Controller() if send_request_to_controller else AnyNode()
     request = ApiVersionsRequest(client_software_name=software[0], client_software_version=software[1])

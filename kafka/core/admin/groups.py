@@ -68,15 +68,16 @@ _OPERATIONS_SINCE: Final = 3
 
 def list_groups(
     broker_ids: Sequence[int] | None = None,
-    states_filter: Iterable[GroupState | str] = (),
-    types_filter: Iterable[GroupType | str] = (),
+    states_filter: Iterable[GroupState | str] | None = None,
+    types_filter: Iterable[GroupType | str] | None = None,
     *,
     backoff: Backoff,
     timeout_s: float = 30.0,
 ) -> Dialogue[list[dict[str, Any]]]:
     """All groups: ``[{"group_id", "protocol_type", "group_state", "group_type"}]``. Each broker lists those that it
-    coordinates, so all are asked. States since 2.6 (KIP-518), types since 3.8 (KIP-848)."""
-    states, types = texts(GroupState, states_filter), texts(GroupType, types_filter)
+    coordinates, so all are asked. Filters take names in any case: states such as "stable" (2.6, KIP-518), types
+    "classic", "consumer", "share" (3.8, KIP-848)."""
+    states, types = texts(GroupState, states_filter or ()), texts(GroupType, types_filter or ())
     least = 5 if types else 4 if states else None
     request = ListGroupsRequest(states_filter=states, types_filter=types)
 
@@ -169,12 +170,14 @@ def describe_groups(
     node_id: int | None = None,
     include_authorized_operations: bool = False,
 ) -> Dialogue[dict[str, Group]]:
-    """Groups of any type: ``{group: {"group_id", "group_state", "group_type", "members", "error", ...}}``.
+    """Groups of any type: ``{group: {"group_id", "group_state", "group_type", "members", "error", ...}}``, where
+    ``error`` is None or a text. The other fields are those of DescribeGroups, ConsumerGroupDescribe or
+    ShareGroupDescribe.
 
     Classic ones have ``protocol_type``, ``protocol_data`` and members with ``member_metadata`` and
-    ``member_assignment``; those of KIP-848 and KIP-932 have ``group_epoch``, ``assignment_epoch``, ``assignor_name``
-    and members with ``subscribed_topic_names``, ``assignment`` and so on. A group that is not there is "Dead", with the
-    broker's error if there was one.
+    ``member_assignment``, which are decoded if they are consumers'; those of KIP-848 and KIP-932 have ``group_epoch``,
+    ``assignment_epoch``, ``assignor_name`` and members with ``subscribed_topic_names``, ``assignment`` and so on. A
+    group that is not there is "Dead", with the broker's error if there was one.
     """
     return (yield from _describe_groups(group_ids, _ALL, backoff, timeout_s, node_id, include_authorized_operations))
 
@@ -187,7 +190,8 @@ def describe_share_groups(
     node_id: int | None = None,
     include_authorized_operations: bool = False,
 ) -> Dialogue[dict[str, Group]]:
-    """The same for share groups alone (KIP-932). IncompatibleBrokerVersion before 4.1."""
+    """Share groups alone (KIP-932), as by :func:`describe_groups`; what is none has its ``error``.
+    IncompatibleBrokerVersion before 4.1."""
     return (
         yield from _describe_groups(group_ids, (SHARE,), backoff, timeout_s, node_id, include_authorized_operations)
     )
@@ -397,7 +401,8 @@ def alter_group_offsets(
     timeout_s: float = 30.0,
     node_id: int | None = None,
 ) -> Dialogue[Errors]:
-    """Commit offsets for a group without members: ``{partition: error class}`` (UnknownMemberIdError: it has some)."""
+    """Commit offsets for a group without members: ``{partition: error class}``, NoError where it went well
+    (UnknownMemberIdError: the group has some)."""
     if not offsets:
         return {}
     request = OffsetCommitRequest(
@@ -687,8 +692,7 @@ def alter_share_group_offsets(
 ) -> Dialogue[Errors]:
     """Let an empty share group begin at other offsets: ``{partition: error class}`` (NoError: done).
 
-    Raises the group's error (NonEmptyGroupError, GroupIdNotFoundError). ``attempts``: 1 for who must not undo what
-    members have done since an answer was lost; whatever keeps the one request from its answer is raised then.
+    Raises the group's error (NonEmptyGroupError, GroupIdNotFoundError).
     """
     if not offsets:
         return {}

@@ -96,7 +96,7 @@ def describe_user_scram_credentials(
     users: Iterable[str] | None = None, *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[dict[str, dict[str, Any]]]:
     """``{user: {"error": None or a text, "credential_infos": [{"mechanism": ScramMechanism, "iterations"}]}}``, of all
-    users when none is named. A user without credentials has an ``error``."""
+    users when none is named; never their credentials. A user without any has an ``error``. Brokers since 2.7."""
     if users is not None and (isinstance(users, (str, bytes)) or not isinstance(users, Iterable)):
         raise IllegalArgumentError(f"users={users!r}: a list of names")
     message = DescribeUserScramCredentialsRequest

@@ -56,13 +56,13 @@ from kafka.protocol.topics import (
 from kafka.structs import TopicPartition
 from kafka.validation import is_integer, list_of, mapping_of, numbers_of, partition_of
 
-NewTopics = Mapping[str, Mapping[str, Any]] | Iterable["NewTopic | str"]
+NewTopics = Mapping[str, Mapping[str, Any]] | Iterable[NewTopic | str]
 """A list of NewTopic or names, or ``{name: {"num_partitions", "replication_factor", "assignments", "configs"}}``."""
 
-Partitions = Mapping[str, Iterable[int]] | Iterable["TopicPartition | str"]
+Partitions = Mapping[str, Iterable[int]] | Iterable[TopicPartition | str]
 """``{topic: numbers}``, a list of partitions, or of names of topics, which mean all of theirs."""
 
-MorePartitions = Mapping[str, "NewPartitions | int | Mapping[str, Any]"]
+MorePartitions = Mapping[str, NewPartitions | int | Mapping[str, Any]]
 """``{topic: total count}``, NewPartitions, or ``{"count": total, "assignments": [[broker id]]}``."""
 
 _NO_CREATION_SINCE: Final = 4
@@ -149,7 +149,9 @@ def create_partitions(
     validate_only: bool = False,
     raise_errors: bool = True,
 ) -> Dialogue[dict[str, Any]]:
-    """Give topics more partitions: ``{"results": [{"name", "error_code", "error_message"}]}``.
+    """Give topics more partitions: ``{topic: total count}``, or for brokers of one's choice NewPartitions or
+    ``{"count": total, "assignments": [[broker id], ...]}``, a list for each new partition. Returns ``{"results":
+    [{"name", "error_code", "error_message"}]}``.
 
     With ``raise_errors`` the first error is raised (UnknownTopicOrPartitionError; InvalidPartitionsError for no more
     than there are; InvalidReplicationAssignmentError).
@@ -218,8 +220,9 @@ def delete_records(
 def describe_topics(
     topics: Sequence[str | UUID] | None = None, *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[list[dict[str, Any]]]:
-    """Topics in the cluster's metadata, each with ``partitions``; all of them for None. Creates none.
-    ``authorized_operations``: their names; None before 2.3."""
+    """Topics with their partitions; all of them for None: ``[{"name", "topic_id", "error_code", "is_internal",
+    "partitions", "authorized_operations"}]``. Creates none; a missing one has ``error_code`` 3. ``topic_id`` is a text,
+    None where there is none (before 2.8); ``authorized_operations`` has names, and is None before 2.3."""
     answer = yield from retrying(
         lambda: metadata_of(topics, with_operations=True),
         what="describing topics",
@@ -349,7 +352,7 @@ def list_topics(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[list[s
 def wait_for_topics(topic_names: Iterable[str], *, timeout_s: float = 10.0) -> Dialogue[None]:
     """Until each partition of the topics has a leader: a broker learns of a new topic a moment after its creation.
 
-    KafkaTimeoutError after ``timeout_s``, with what was missing.
+    KafkaTimeoutError, with what was missing, when the time is over.
     """
     names = list_of(topic_names, "topic_names", "a list of names, not one text")
     if not names:

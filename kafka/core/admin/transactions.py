@@ -278,7 +278,9 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
 
 
 def abort_transaction(spec: AbortTransactionSpec, *, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[None]:
-    """Abort a producer's transaction in one partition, whatever its coordinator says; nothing when it has none there.
+    """Abort a producer's transaction in one partition, by ``AbortTransactionSpec(partition, producer_id,
+    producer_epoch)``, whatever its coordinator says, which is not informed: for one that hangs, as readers of committed
+    records wait for its end. Nothing happens when the producer has none there.
 
     InvalidProducerEpochError: the epoch is older than the partition's. TransactionCoordinatorFencedError: the
     coordinator's is; the default, -1, is then replaced by the partition's (2.8), as brokers refuse it
@@ -491,7 +493,7 @@ def find_hanging_transactions(
     be about to commit (PrepareCommit). And those that are open in a partition, with nothing written for so long, of
     which no coordinator knows: ``transactional_id`` is None, ``state`` "Unknown" and ``coordinator_id`` -1 where there
     is none of that producer either, and only these may be aborted without a further look. ``broker_ids``: what these
-    brokers coordinate and lead; all for None. ``now_ms``: since the epoch.
+    brokers coordinate and lead; all for None. Ages are reckoned by this computer's clock, which should be right.
 
     Partitions that have no leader now, or may not be read, are left out, and logged. Before anything is said to be
     known to no coordinator, all of them were heard twice: KafkaTimeoutError while one has no leader. They name only
