@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from kafka.core.admin.cluster import broker_ids_of_the_cluster
+from kafka.core.admin.cluster import broker_ids_of_the_cluster, request_brokers
 from kafka.core.admin.responses import operations_of, raise_first, raise_transient, result_of, to_dict
 from kafka.core.admin.routing import (
     request_coordinator,
@@ -23,7 +23,7 @@ from kafka.core.admin.routing import (
 from kafka.core.admin.topics import check_partitions
 from kafka.core.admin.values import GroupState, GroupType, MemberToRemove, OffsetSpec, OffsetTimestamp, texts
 from kafka.core.consume.offsets import LeaderOf, list_offsets, offsets_request, read_offsets
-from kafka.core.dialogue import All, ByVersion, Dialogue, RefreshMetadata, Send, send
+from kafka.core.dialogue import ByVersion, Dialogue, RefreshMetadata, Send, send
 from kafka.core.group.protocol import read_assignment, read_subscription
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
@@ -85,7 +85,7 @@ def list_groups(
         asked = broker_ids
         if asked is None:
             asked = yield from broker_ids_of_the_cluster()
-        answers: list[Any] = yield All([Send(broker, request, min_version=least) for broker in asked])
+        answers = yield from request_brokers([Send(broker, request, min_version=least) for broker in asked])
         found = []
         for broker, answer in zip(asked, answers, strict=True):
             raise_first([(answer.error_code, None, f"list_groups at node {broker}")])

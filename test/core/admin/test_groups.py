@@ -29,6 +29,7 @@ from kafka.errors import (
     KafkaTimeoutError,
     NoError,
     NonEmptyGroupError,
+    UnknownBrokerIdError,
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
@@ -350,6 +351,9 @@ def test_all_brokers_list_the_groups_that_they_coordinate() -> None:
     }  # fmt: skip
     found, (send,) = asked(list_groups([7], backoff=BACKOFF), listed("a"))
     assert (send.target, [group["group_id"] for group in found]) == (7, ["a"])
+    unknown = UnknownBrokerIdError("node 7")  # it has just joined
+    found, sends = asked(list_groups([7], backoff=BACKOFF), unknown, listed("a"))
+    assert ([group["group_id"] for group in found], [send.target for send in sends]) == (["a"], [7, 7])
     with pytest.raises(GroupAuthorizationFailedError, match="list_groups at node 7"):
         asked(list_groups([7], backoff=BACKOFF), listed(code=30))
 
