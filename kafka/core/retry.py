@@ -113,7 +113,7 @@ RETRY_ACTIONS: Final = ErrorTable(
         RequestTimedOutError: RetryAction.REFRESH,
         UnknownTopicOrPartitionError: RetryAction.REFRESH,
         KafkaTimeoutError: RetryAction.GIVE_UP,  # the caller's own limit
-        UnknownBrokerIdError: RetryAction.GIVE_UP,  # the caller chose the node; ``ask_brokers`` has refreshed already
+        UnknownBrokerIdError: RetryAction.GIVE_UP,  # the caller chose it; ``request_brokers`` has refreshed already
         CorrelationIdError: RetryAction.GIVE_UP,  # the peer cannot be trusted with what we sent
     },
     refresh=RetryAction.REFRESH,

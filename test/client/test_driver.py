@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafka.client.kafka_client import KafkaClient
-from kafka.core.admin.cluster import request_brokers
+from kafka.core.admin.responses import request_brokers
 from kafka.core.dialogue import (
     All,
     Dialogue,

@@ -1,8 +1,7 @@
 """What an administrator asks of a cluster, as dialogues that return plain dictionaries.
 
     values.py        what users pass and get: NewTopic, ConfigResource, OffsetSpec, TransactionState and the like
-    arguments.py     checks of what users pass
-    responses.py     errors in responses: raised, or a reason to ask again; messages as dictionaries
+    responses.py     requests to a broker, and errors in responses: raised, or a reason to ask again; parts of messages
     routing.py       one request for many groups or partitions, each sent to its own coordinator or leader
     topics.py        topics, partitions, records; reassignments and elections of leaders
     configs.py       settings

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka.core.admin.responses import (
-    ResponseEntry,
+    AdminApi,
+    each_partition,
     operations_of,
     raise_first,
-    raise_transient,
+    request_api,
+    request_brokers,
     requiring_release,
     time_left,
     to_dict,
+    topics_as,
 )
 from kafka.core.admin.topics import Partitions, partitions_of
-from kafka.core.dialogue import All, ByVersion, Dialogue, Send, now, refresh_metadata, send
+from kafka.core.dialogue import ByVersion, Dialogue, Send, now, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
 from kafka.errors import (
@@ -23,18 +26,19 @@ from kafka.errors import (
     ClusterAuthorizationFailedError,
     IllegalArgumentError,
     IncompatibleBrokerVersion,
-    UnknownBrokerIdError,
     for_code,
 )
 from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
 from kafka.protocol.metadata import DescribeClusterRequest, MetadataRequest
-from kafka.protocol.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from kafka.protocol.quorum import DescribeQuorumRequest
 from kafka.structs import TopicPartitionReplica
 from kafka.validation import mapping_of, numbers_of
+from kafka.wire.message import Request, Response
+
+R = TypeVar("R", bound=Response)
 
 _FENCED_SINCE: Final = 2
 _OPERATIONS: Final = "cluster_authorized_operations"
-_ATTEMPTS: Final = 2
 
 
 def describe_cluster(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[dict[str, Any]]:
@@ -76,24 +80,28 @@ def broker_ids_of_the_cluster() -> Dialogue[list[int]]:
     return [broker["broker_id"] for broker in cluster["brokers"]]
 
 
-def request_brokers(sends: Sequence[Send]) -> Dialogue[list[Any]]:
-    """All answers, in order, or the first error. A broker that the client does not know may have joined since it last
-    looked: it looks again, twice. UnknownBrokerIdError: there is none of that id."""
-    answers: list[Any]
-    for _ in range(_ATTEMPTS):
-        try:
-            answers = yield All(sends)
-            return answers
-        except UnknownBrokerIdError:
-            yield from refresh_metadata()
-    answers = yield All(sends)
-    return answers
+def request_each_broker(
+    broker_ids: Sequence[int] | None, request: Request[R], min_version: int | None = None
+) -> Dialogue[list[tuple[int, R]]]:
+    """The answer of each of these brokers, or (None) of all in the cluster, without trying again."""
+    asked = (yield from broker_ids_of_the_cluster()) if broker_ids is None else broker_ids
+    answers = yield from request_brokers([Send(broker, request, min_version=min_version) for broker in asked])
+    return list(zip(asked, answers, strict=True))
 
 
 # Dialogues about the controllers' quorum (KIP-595).
 
 
 METADATA_TOPIC: Final = "__cluster_metadata"
+_DESCRIBE_QUORUM: Final = AdminApi(
+    "describing the quorum",
+    lambda answer: [
+        (each.error_code, each.error_message, "the controllers' quorum")
+        for each in (answer, *(one for topic in answer.topics for one in topic.partitions))
+    ],
+    AnyNode(),
+    "3.3, with KRaft",
+)
 
 
 def describe_metadata_quorum(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[dict[str, Any]]:
@@ -111,31 +119,14 @@ def describe_metadata_quorum(*, backoff: Backoff, timeout_s: float = 30.0) -> Di
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
     )
     request = DescribeQuorumRequest(topics=[topic])
-
-    def attempt() -> Dialogue[DescribeQuorumResponse]:
-        answer = yield from send(AnyNode(), request)
-        raise_transient(_quorum_entries(answer))
-        return answer
-
-    answer = yield from requiring_release(
-        "3.3, with KRaft", retrying(attempt, what="describing the quorum", backoff=backoff, timeout_s=timeout_s)
-    )
-    raise_first([_quorum_entry(answer)])
+    answer = yield from request_api(_DESCRIBE_QUORUM, request, backoff, timeout_s, raise_errors=False)
+    raise_first([(answer.error_code, answer.error_message, "the controllers' quorum")])
     found = to_dict(answer)
     for topics in found["topics"]:
         for one in topics["partitions"]:
             code, text = one.pop("error_code"), one.pop("error_message")
             one["error"] = str(for_code(code)(text or "")) if code else None
     return {name: found[name] for name in ("topics", "nodes")}
-
-
-def _quorum_entry(answer: DescribeQuorumResponse) -> ResponseEntry:
-    return answer.error_code, answer.error_message, "the controllers' quorum"
-
-
-def _quorum_entries(answer: DescribeQuorumResponse) -> list[ResponseEntry]:
-    parts = [one for topic in answer.topics for one in topic.partitions]
-    return [_quorum_entry(answer), *((one.error_code, one.error_message, "the controllers' quorum") for one in parts)]
 
 
 # Dialogues about the directories in which brokers keep their logs (KIP-113). Each broker answers for its own.
@@ -163,17 +154,13 @@ def describe_log_dirs(
     topics = None
     if topic_partitions is not None:
         wanted = yield from partitions_of(topic_partitions, backoff=backoff, timeout_s=timeout_s)
-        topics = [message.DescribableLogDirTopic(topic=topic, partitions=numbers) for topic, numbers in wanted.items()]
+        topics = topics_as(message.DescribableLogDirTopic, wanted)
     request = message(topics=topics)
     left_s = yield from time_left(give_up_at)
 
     def attempt() -> Dialogue[list[dict[str, Any]]]:
-        asked = named
-        if asked is None:
-            asked = yield from broker_ids_of_the_cluster()
-        answers = yield from request_brokers([Send(broker, request) for broker in asked])
         found = []
-        for broker, answer in zip(asked, answers, strict=True):
+        for broker, answer in (yield from request_each_broker(named, request)):
             code = answer.error_code
             if not answer.results and not code:  # how version 2 and earlier say it
                 code = ClusterAuthorizationFailedError.errno
@@ -213,36 +200,26 @@ def alter_replica_log_dirs(
         wanted.setdefault(broker, {}).setdefault(path, {}).setdefault(topic, []).append(number)
     if not wanted:
         return {}
-    requests = [
-        Send(
-            broker,
-            message(
-                dirs=[
-                    message.AlterReplicaLogDir(
-                        path=path,
-                        topics=[
-                            message.AlterReplicaLogDirTopic(name=topic, partitions=numbers)
-                            for topic, numbers in topics.items()
-                        ],
-                    )
-                    for path, topics in directories.items()
-                ]
-            ),
-        )
-        for broker, directories in wanted.items()
-    ]
-
-    def attempt() -> Dialogue[list[Any]]:
-        return (yield from request_brokers(requests))
-
+    requests = []
+    for broker, by_path in wanted.items():
+        dirs = [
+            message.AlterReplicaLogDir(path=path, topics=topics_as(message.AlterReplicaLogDirTopic, topics))
+            for path, topics in by_path.items()
+        ]
+        requests.append(Send(broker, message(dirs=dirs)))
     answers = yield from requiring_release(
-        "1.0", retrying(attempt, what="moving replicas to other directories", backoff=backoff, timeout_s=timeout_s)
+        "1.0",
+        retrying(
+            lambda: request_brokers(requests),
+            what="moving replicas to other directories",
+            backoff=backoff,
+            timeout_s=timeout_s,
+        ),
     )
     return {
-        TopicPartitionReplica(topic.topic_name, one.partition_index, broker): for_code(one.error_code)
+        TopicPartitionReplica(*partition, broker): for_code(each.error_code)
         for broker, answer in zip(wanted, answers, strict=True)
-        for topic in answer.results
-        for one in topic.partitions
+        for partition, each in each_partition(answer.results)
     }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka.core.admin.cluster import request_brokers
 from kafka.core.admin.responses import (
     ResponseEntry,
     raise_first,
     raise_transient,
+    request_brokers,
     requiring_release,
     result_of,
     time_left,

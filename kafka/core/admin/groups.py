@@ -11,8 +11,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from kafka.core.admin.cluster import broker_ids_of_the_cluster, request_brokers
-from kafka.core.admin.responses import operations_of, raise_first, raise_transient, result_of, to_dict
+from kafka.core.admin.cluster import broker_ids_of_the_cluster
+from kafka.core.admin.responses import (
+    operations_of,
+    raise_first,
+    raise_transient,
+    request_brokers,
+    result_of,
+    to_dict,
+)
 from kafka.core.admin.routing import (
     request_coordinator,
     request_coordinators,

@@ -1,12 +1,18 @@
-"""What an answer's errors ask for: raise them, ask again, say which release is needed; and how much time is left."""
+"""Requests to one broker or several, and what an answer's errors ask for: raise them, ask again, say which release is
+needed; and how much time is left.
+
+An API whose response has errors of one or more things is a row, :class:`AdminApi`, which :func:`request_api` reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from kafka.core.dialogue import Dialogue, now
+from kafka.core.dialogue import All, ByVersion, Dialogue, Send, now, refresh_metadata
+from kafka.core.retry import Backoff, retrying
+from kafka.core.routing import Controller, Leader, Target
 from kafka.errors import (
     BrokerResponseError,
     CoordinatorLoadInProgressError,
@@ -20,11 +26,14 @@ from kafka.errors import (
     NotLeaderForPartitionError,
     RequestTimedOutError,
     ThrottlingQuotaExceededError,
+    UnknownBrokerIdError,
     for_code,
 )
-from kafka.wire.message import Struct
+from kafka.structs import TopicPartition
+from kafka.wire.message import Request, Response, Struct
 from kafka.wire.types import ZERO_UUID
 
+R = TypeVar("R", bound=Response)
 T = TypeVar("T")
 
 ResponseEntry = tuple[int, "str | None", str]
@@ -74,12 +83,118 @@ def requiring_release(release: str, dialogue: Dialogue[T]) -> Dialogue[T]:
         raise IncompatibleBrokerVersion(f"{text}; brokers have it since release {release}") from error
 
 
+_ATTEMPTS: Final = 2
+_MARGIN_S: Final = 5
+"""How much longer than a broker may take by its request's ``timeout_ms`` its response is waited for."""
+
+
+def request_brokers(sends: Sequence[Send]) -> Dialogue[list[Any]]:
+    """All answers, in order, or the first error. A broker that the client does not know may have joined since it last
+    looked: it looks again, twice. UnknownBrokerIdError: there is none of that id."""
+    answers: list[Any]
+    for _ in range(_ATTEMPTS):
+        try:
+            answers = yield All(sends)
+            return answers
+        except UnknownBrokerIdError:
+            yield from refresh_metadata()
+    answers = yield All(sends)
+    return answers
+
+
+class AdminApi(NamedTuple):
+    """An API as a dialogue asks for it. ``what``: what the call does, for KafkaTimeoutError; ``entries``: the errors in
+    a response; ``release``: of brokers that have it, "" for all."""
+
+    what: str
+    entries: Callable[[Any], Iterable[ResponseEntry]] = lambda answer: ()
+    target: Target = Controller()
+    release: str = ""
+
+
+def in_each(name: str, what: str) -> Callable[[Any], Iterable[ResponseEntry]]:
+    """The entries of responses with an error in each element of the field ``name``, about ``what.format(element)``."""
+    return lambda answer: [(each.error_code, each.error_message, what.format(each)) for each in getattr(answer, name)]
+
+
+def in_all(what: str) -> Callable[[Any], Iterable[ResponseEntry]]:
+    """The same of responses with one error, which is about all of it."""
+    return lambda answer: [(answer.error_code, getattr(answer, "error_message", None), what)]
+
+
+def request_api(
+    api: AdminApi,
+    request: Request[R] | ByVersion[R],
+    backoff: Backoff,
+    timeout_s: float,
+    *,
+    raise_errors: bool = True,
+    min_version: int | None = None,
+    lost: list[KafkaError] | None = None,
+) -> Dialogue[R]:
+    """The response, asked for again while it has an error of :data:`TRANSIENT`; then, with ``raise_errors``, its first
+    error is raised. Errors of :data:`RESPONSE_LOST` are appended to ``lost``."""
+    kind = request.request_type if isinstance(request, ByVersion) else type(request)
+    send = Send(
+        api.target,
+        request,
+        timeout_s=timeout_s + _MARGIN_S if "timeout_ms" in kind.fields else None,
+        min_version=min_version,
+    )
+
+    def attempt() -> Dialogue[R]:
+        answer: R
+        try:
+            if isinstance(api.target, int):
+                (answer,) = yield from request_brokers([send])
+            else:
+                answer = yield send
+        except RESPONSE_LOST as error:
+            if lost is not None:
+                lost.append(error)
+            raise
+        raise_transient(api.entries(answer))
+        return answer
+
+    topics = [api.target.partition.topic] if isinstance(api.target, Leader) else []
+    asking = retrying(attempt, what=api.what, backoff=backoff, timeout_s=timeout_s, topics=topics)
+    answer = yield from requiring_release(api.release, asking) if api.release else asking
+    if raise_errors:
+        raise_first(api.entries(answer))
+    return answer
+
+
 def time_left(give_up_at: float) -> Dialogue[float]:
     """Seconds until that monotonic instant; 0 from then on."""
     return max(0.0, give_up_at - (yield from now()))
 
 
-# Messages as dictionaries, and authorized operations by their names.
+# Partitions in messages, messages as dictionaries, and authorized operations by their names.
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def topics_as(
+    kind: type[S],
+    topics: Mapping[str, Sequence[int]],
+    partition_as: Callable[[TopicPartition], Any] = lambda partition: partition.partition,
+) -> list[S]:
+    """``{topic: numbers}`` as structures of ``kind``. The first field of such a structure is the topic's name, and the
+    last one has its partitions: numbers, or what ``partition_as`` makes."""
+    name, *_, partitions = kind.fields
+    return [
+        kind(**{name: topic, partitions: [partition_as(TopicPartition(topic, number)) for number in numbers]})
+        for topic, numbers in topics.items()
+    ]
+
+
+def each_partition(topics: Iterable[Struct]) -> Iterator[tuple[TopicPartition, Any]]:
+    """The partitions' structures in a response's ``topics``, which are of that shape."""
+    for topic in topics:
+        name, *_, partitions = topic.fields
+        for each in getattr(topic, partitions):
+            yield TopicPartition(getattr(topic, name), each.partition_index), each
 
 
 _NO_OPERATIONS: Final = -2_147_483_648

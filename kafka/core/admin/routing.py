@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, TypeVar
 
-from kafka.core.admin.cluster import request_brokers
-from kafka.core.admin.responses import TRANSIENT
+from kafka.core.admin.responses import TRANSIENT, request_brokers
 from kafka.core.admin.topics import metadata_of
 from kafka.core.dialogue import ByVersion, Dialogue, Send, send
 from kafka.core.retry import Backoff, retrying

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from kafka.core.admin.responses import (
-    RESPONSE_LOST,
-    ResponseEntry,
+    AdminApi,
+    each_partition,
+    in_all,
+    in_each,
     operations_of,
     raise_first,
     raise_transient,
-    requiring_release,
+    request_api,
     time_left,
     to_dict,
+    topics_as,
 )
 from kafka.core.admin.values import ConfigSourceType, ElectionType, NewPartitions, NewTopic, kind_of
 from kafka.core.dialogue import ByVersion, Dialogue, now, refresh_metadata, send, sleep, within
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
-from kafka.core.routing import AnyNode, Controller, Leader
+from kafka.core.routing import AnyNode, Leader
 from kafka.errors import (
     BrokerResponseError,
     Cancelled,
@@ -35,23 +38,15 @@ from kafka.errors import (
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.reassignments import (
     AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
     ElectLeadersRequest,
-    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
 )
 from kafka.protocol.topics import (
     CreatePartitionsRequest,
-    CreatePartitionsResponse,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsResponse,
 )
 from kafka.structs import TopicPartition
 from kafka.validation import is_integer, list_of, mapping_of, numbers_of, partition_of
@@ -67,6 +62,34 @@ MorePartitions = Mapping[str, NewPartitions | int | Mapping[str, Any]]
 
 _NO_CREATION_SINCE: Final = 4
 _OPERATIONS_SINCE: Final = 8
+_IDS_SINCE: Final = 6
+
+_CREATE_TOPICS: Final = AdminApi("creating topics", in_each("topics", "topic {0.name}"))
+_DELETE_TOPICS: Final = AdminApi("deleting topics", in_each("responses", "topic {0.name}"))
+_CREATE_PARTITIONS: Final = AdminApi("creating partitions", in_each("results", "topic {0.name}"))
+_DELETE_RECORDS: Final = AdminApi(
+    "deleting records",
+    lambda answer: [
+        (each.error_code, None, f"{partition.topic}-{partition.partition}")
+        for partition, each in each_partition(answer.topics)
+    ],
+)
+_DESCRIBE_TOPIC_PARTITIONS: Final = AdminApi("describing topics", target=AnyNode(), release="3.8, with KRaft")
+_ALTER_REASSIGNMENTS: Final = AdminApi("moving partitions", in_all("moves of partitions"), release="2.4")
+_LIST_REASSIGNMENTS: Final = AdminApi("listing moves of partitions", in_all("moves of partitions"), release="2.4")
+_ELECT_LEADERS: Final = AdminApi(
+    "electing leaders",
+    lambda answer: [
+        *(
+            (one.error_code, one.error_message, f"partition {result.topic}-{one.partition_id}")
+            for result in answer.replica_election_results
+            for one in result.partition_result
+        ),
+        (answer.error_code, None, "election of leaders"),
+    ],
+    release="2.2",
+)
+_ELECT_ANY: Final = _ELECT_LEADERS._replace(release="2.4, for unclean elections")
 
 
 def create_topics(
@@ -86,15 +109,7 @@ def create_topics(
     if not topics:
         raise IllegalArgumentError("create_topics: no topics")
     request = CreateTopicsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
-
-    def attempt() -> Dialogue[CreateTopicsResponse]:
-        answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
-        raise_transient(_entries(answer.topics))
-        return answer
-
-    answer = yield from retrying(attempt, what="creating topics", backoff=backoff, timeout_s=timeout_s)
-    if raise_errors:
-        raise_first(_entries(answer.topics))
+    answer = yield from request_api(_CREATE_TOPICS, request, backoff, timeout_s, raise_errors=raise_errors)
     topics_made = [to_dict(topic) for topic in answer.topics]
     for topic in topics_made:
         configs = topic.pop("configs")
@@ -116,7 +131,7 @@ def delete_topics(
     wanted = list_of(topics, "topics", "a list of names or ids, not one")
 
     def build(version: int) -> DeleteTopicsRequest:
-        if version < 6:
+        if version < _IDS_SINCE:
             return DeleteTopicsRequest(topic_names=[str(topic) for topic in wanted], timeout_ms=int(timeout_s * 1000))
         states = [
             DeleteTopicsRequest.DeleteTopicState(topic_id=topic)
@@ -126,18 +141,11 @@ def delete_topics(
         ]
         return DeleteTopicsRequest(topics=states, timeout_ms=int(timeout_s * 1000))
 
-    min_version = 6 if any(isinstance(topic, UUID) for topic in wanted) else None
-
-    def attempt() -> Dialogue[DeleteTopicsResponse]:
-        answer = yield from send(
-            Controller(), ByVersion(DeleteTopicsRequest, build), timeout_s=timeout_s + 5, min_version=min_version
-        )
-        raise_transient(_entries(answer.responses))
-        return answer
-
-    answer = yield from retrying(attempt, what="deleting topics", backoff=backoff, timeout_s=timeout_s)
-    if raise_errors:
-        raise_first(_entries(answer.responses))
+    least = _IDS_SINCE if any(isinstance(topic, UUID) for topic in wanted) else None
+    request = ByVersion(DeleteTopicsRequest, build)
+    answer = yield from request_api(
+        _DELETE_TOPICS, request, backoff, timeout_s, raise_errors=raise_errors, min_version=least
+    )
     return {"topics": [to_dict(topic) for topic in answer.responses]}
 
 
@@ -156,29 +164,16 @@ def create_partitions(
     With ``raise_errors`` the first error is raised (UnknownTopicOrPartitionError; InvalidPartitionsError for no more
     than there are; InvalidReplicationAssignmentError).
     """
+    message = CreatePartitionsRequest
     topics = []
     for name, wanted in mapping_of(topic_partitions, "topic_partitions", "{topic: total count} is needed").items():
         new = _new_partitions(name, wanted)
-        assignments = [
-            CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(brokers))
-            for brokers in new.new_assignments or ()
-        ]
+        assignments = [message.CreatePartitionsAssignment(broker_ids=list(ids)) for ids in new.new_assignments or ()]
         topics.append(
-            CreatePartitionsRequest.CreatePartitionsTopic(
-                name=name, count=new.total_count, assignments=assignments or None
-            )
+            message.CreatePartitionsTopic(name=name, count=new.total_count, assignments=assignments or None)
         )
-    request = CreatePartitionsRequest(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
-
-    def attempt() -> Dialogue[CreatePartitionsResponse]:
-        answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
-        raise_transient(_entries(answer.results))
-        return answer
-
-    answer = yield from retrying(attempt, what="creating partitions", backoff=backoff, timeout_s=timeout_s)
-    if raise_errors:
-        raise_first(_entries(answer.results))
-    return to_dict(answer)
+    request = message(topics=topics, timeout_ms=int(timeout_s * 1000), validate_only=validate_only)
+    return to_dict((yield from request_api(_CREATE_PARTITIONS, request, backoff, timeout_s, raise_errors=raise_errors)))
 
 
 def delete_records(
@@ -190,30 +185,16 @@ def delete_records(
     """
     give_up_at = (yield from now()) + timeout_s
     yield from check_partitions(records_to_delete, backoff=backoff, timeout_s=timeout_s)
+    message = DeleteRecordsRequest
     found: dict[TopicPartition, dict[str, Any]] = {}
     for partition, offset in records_to_delete.items():
-        topic = DeleteRecordsRequest.DeleteRecordsTopic(
-            name=partition.topic,
-            partitions=[
-                DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
-            ],
-        )
+        records = message.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+        topic = message.DeleteRecordsTopic(name=partition.topic, partitions=[records])
         left_s = yield from time_left(give_up_at)
-        request = DeleteRecordsRequest(topics=[topic], timeout_ms=int(left_s * 1000))
-
-        def attempt(
-            partition: TopicPartition = partition, request: DeleteRecordsRequest = request, left_s: float = left_s
-        ) -> Dialogue[DeleteRecordsResponse.DeleteRecordsPartitionResult]:
-            answer = yield from send(Leader(partition), request, timeout_s=left_s + 5)
-            entry = answer.topics[0].partitions[0]
-            raise_transient([(entry.error_code, None, f"{partition.topic}-{partition.partition}")])
-            return entry
-
-        entry = yield from retrying(
-            attempt, what="deleting records", backoff=backoff, timeout_s=left_s, topics=[partition.topic]
-        )
-        raise_first([(entry.error_code, None, f"{partition.topic}-{partition.partition}")])
-        found[partition] = to_dict(entry)
+        request = message(topics=[topic], timeout_ms=int(left_s * 1000))
+        api = _DELETE_RECORDS._replace(target=Leader(partition))
+        answer = yield from request_api(api, request, backoff, left_s)
+        found[partition] = to_dict(answer.topics[0].partitions[0])
     return found
 
 
@@ -304,14 +285,7 @@ def describe_topic_partitions(
         response_partition_limit=response_partition_limit,
         cursor=_cursor(cursor),
     )
-
-    def attempt() -> Dialogue[DescribeTopicPartitionsResponse]:
-        return (yield from send(AnyNode(), request))
-
-    answer = yield from requiring_release(
-        "3.8, with KRaft", retrying(attempt, what="describing topics", backoff=backoff, timeout_s=timeout_s)
-    )
-    found = to_dict(answer)
+    found = to_dict((yield from request_api(_DESCRIBE_TOPIC_PARTITIONS, request, backoff, timeout_s)))
     for topic in found["topics"]:
         topic["authorized_operations"] = operations_of(topic["topic_authorized_operations"])
     return {name: found[name] for name in ("topics", "next_cursor")}
@@ -321,14 +295,12 @@ def _new_partitions(topic: str, given: NewPartitions | int | Mapping[str, Any]) 
     if isinstance(given, NewPartitions):
         return given
     if isinstance(given, Mapping) and "count" in given:
-        given = NewPartitions(given["count"], given.get("assignments"))
-    elif is_integer(given):
-        given = NewPartitions(given)
-    else:
-        raise IllegalArgumentError(
-            f'{topic}: {given!r}: the total count of partitions, or {{"count": total, "assignments": [[broker id]]}}'
-        )
-    return given
+        return NewPartitions(given["count"], given.get("assignments"))
+    if is_integer(given):
+        return NewPartitions(given)
+    raise IllegalArgumentError(
+        f'{topic}: {given!r}: the total count of partitions, or {{"count": total, "assignments": [[broker id]]}}'
+    )
 
 
 def _cursor(given: Mapping[str, Any] | None) -> DescribeTopicPartitionsRequest.Cursor | None:
@@ -411,18 +383,12 @@ def metadata_of(topics: Sequence[str | UUID] | None, *, with_operations: bool = 
     answer = yield from send(AnyNode(), ByVersion(MetadataRequest, build), min_version=12 if by_id else None)
     if topics is not None and spoken < _NO_CREATION_SINCE:
         there = {topic.name: topic for topic in answer.topics}
-        answer.topics = [there.get(str(topic)) or _missing(str(topic)) for topic in topics]
+        unknown = UnknownTopicOrPartitionError.errno
+        answer.topics = [
+            there.get(name) or MetadataResponse.MetadataResponseTopic(error_code=unknown, name=name, partitions=[])
+            for name in map(str, topics)
+        ]
     return answer
-
-
-def _missing(name: str) -> MetadataResponse.MetadataResponseTopic:
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=UnknownTopicOrPartitionError.errno, name=name, partitions=[]
-    )
-
-
-def _entries(results: Iterable[Any]) -> list[ResponseEntry]:
-    return [(result.error_code, result.error_message, f"topic {result.name}") for result in results]
 
 
 def _as_new_topics(given: NewTopics) -> list[NewTopic]:
@@ -480,44 +446,19 @@ def alter_partition_reassignments(
     if not wanted:
         return {}
     message = AlterPartitionReassignmentsRequest
-    request = message(
-        timeout_ms=int(timeout_s * 1000),
-        topics=[
-            message.ReassignableTopic(
-                name=topic,
-                partitions=[
-                    message.ReassignablePartition(
-                        partition_index=number, replicas=wanted[TopicPartition(topic, number)]
-                    )
-                    for number in numbers
-                ],
-            )
-            for topic, numbers in by_topic(wanted).items()
-        ],
-    )
 
-    was_lost = False
+    def move_of(partition: TopicPartition) -> AlterPartitionReassignmentsRequest.ReassignablePartition:
+        return message.ReassignablePartition(partition_index=partition.partition, replicas=wanted[partition])
 
-    def attempt() -> Dialogue[AlterPartitionReassignmentsResponse]:
-        nonlocal was_lost
-        try:
-            answer = yield from send(Controller(), request, timeout_s=timeout_s + 5)
-        except RESPONSE_LOST:
-            was_lost = True
-            raise
-        raise_transient(_replica_entries(answer))
-        return answer
-
-    answer = yield from requiring_release(
-        "2.4", retrying(attempt, what="moving partitions", backoff=backoff, timeout_s=timeout_s)
-    )
-    raise_first(_replica_entries(answer))
+    topics = topics_as(message.ReassignableTopic, by_topic(wanted), move_of)
+    request = message(timeout_ms=int(timeout_s * 1000), topics=topics)
+    lost: list[KafkaError] = []
+    answer = yield from request_api(_ALTER_REASSIGNMENTS, request, backoff, timeout_s, lost=lost)
     found: dict[TopicPartition, type[BrokerResponseError] | None] = {}
-    for topic in answer.responses:
-        for one in topic.partitions:
-            partition, error = TopicPartition(topic.name, one.partition_index), for_code(one.error_code)
-            is_over = was_lost and error is NoReassignmentInProgressError and wanted.get(partition) is None
-            found[partition] = error if one.error_code and not is_over else None
+    for partition, each in each_partition(answer.responses):
+        error = for_code(each.error_code)
+        is_over = lost and error is NoReassignmentInProgressError and wanted.get(partition) is None
+        found[partition] = error if each.error_code and not is_over else None
     return found
 
 
@@ -535,30 +476,13 @@ def list_partition_reassignments(
     topics = None
     if topic_partitions is not None:
         wanted = yield from partitions_of(topic_partitions, backoff=backoff, timeout_s=timeout_s)
-        topics = [
-            message.ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
-            for topic, numbers in wanted.items()
-        ]
+        topics = topics_as(message.ListPartitionReassignmentsTopics, wanted)
     left_s = yield from time_left(give_up_at)
     request = message(timeout_ms=int(left_s * 1000), topics=topics)
-
-    def attempt() -> Dialogue[ListPartitionReassignmentsResponse]:
-        answer = yield from send(Controller(), request, timeout_s=left_s + 5)
-        raise_transient(_replica_entries(answer))
-        return answer
-
-    answer = yield from requiring_release(
-        "2.4", retrying(attempt, what="listing moves of partitions", backoff=backoff, timeout_s=left_s)
-    )
-    raise_first(_replica_entries(answer))
+    answer = yield from request_api(_LIST_REASSIGNMENTS, request, backoff, left_s)
     return {
-        TopicPartition(topic.name, one.partition_index): {
-            "replicas": list(one.replicas),
-            "adding_replicas": list(one.adding_replicas),
-            "removing_replicas": list(one.removing_replicas),
-        }
-        for topic in answer.topics
-        for one in topic.partitions
+        partition: {name: list(getattr(each, name)) for name in ("replicas", "adding_replicas", "removing_replicas")}
+        for partition, each in each_partition(answer.topics)
     }
 
 
@@ -582,30 +506,19 @@ def elect_leaders(
     wanted = yield from partitions_of(topic_partitions, backoff=backoff, timeout_s=timeout_s)
     if not wanted:
         return {"error_code": 0, "replica_election_results": []}
-    is_new = kind is not ElectionType.PREFERRED
+    api, least = (_ELECT_LEADERS, None) if kind is ElectionType.PREFERRED else (_ELECT_ANY, 1)
     left_s = yield from time_left(give_up_at)
     request = ElectLeadersRequest(
         election_type=kind,
-        topic_partitions=[
-            ElectLeadersRequest.TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in wanted.items()
-        ],
+        topic_partitions=topics_as(ElectLeadersRequest.TopicPartitions, wanted),
         timeout_ms=int(left_s * 1000),
     )
-
-    def attempt() -> Dialogue[ElectLeadersResponse]:
-        answer = yield from send(Controller(), request, timeout_s=left_s + 5, min_version=1 if is_new else None)
-        raise_transient(_elected(answer))
-        return answer
-
-    answer = yield from requiring_release(
-        "2.4, for unclean elections" if is_new else "2.2",
-        retrying(attempt, what="electing leaders", backoff=backoff, timeout_s=left_s),
-    )
+    answer = yield from request_api(api, request, backoff, left_s, raise_errors=False, min_version=least)
     if raise_errors:
         passed_over: set[type[BrokerResponseError]] = {ElectionNotNeededError}
         if topic_partitions is None:
             passed_over.add(UnknownTopicOrPartitionError)  # deleted since all were listed
-        raise_first(entry for entry in _elected(answer) if for_code(entry[0]) not in passed_over)
+        raise_first(entry for entry in api.entries(answer) if for_code(entry[0]) not in passed_over)
     found = to_dict(answer)
     return {name: found[name] for name in ("error_code", "replica_election_results")}
 
@@ -619,16 +532,3 @@ def _replicas(partition: TopicPartition, given: Sequence[int] | None) -> list[in
     if not replicas:
         raise IllegalArgumentError(f"{name}={given!r}: {form}")
     return replicas
-
-
-def _replica_entries(
-    answer: AlterPartitionReassignmentsResponse | ListPartitionReassignmentsResponse,
-) -> list[ResponseEntry]:
-    return [(answer.error_code, answer.error_message, "moves of partitions")]
-
-
-def _elected(answer: ElectLeadersResponse) -> Iterator[ResponseEntry]:
-    for result in answer.replica_election_results:
-        for one in result.partition_result:
-            yield one.error_code, one.error_message, f"partition {result.topic}-{one.partition_id}"
-    yield answer.error_code, None, "election of leaders"

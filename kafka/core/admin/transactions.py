@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kafka.core.admin.cluster import broker_ids_of_the_cluster, request_brokers
-from kafka.core.admin.responses import TRANSIENT, raise_first, requiring_release, time_left
+from kafka.core.admin.cluster import broker_ids_of_the_cluster
+from kafka.core.admin.responses import TRANSIENT, raise_first, request_brokers, requiring_release, time_left
 from kafka.core.admin.routing import (
     Build,
     Read,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.cluster import broker_ids_of_the_cluster, describe_cluster, request_brokers
+from kafka.core.admin.cluster import broker_ids_of_the_cluster, describe_cluster
+from kafka.core.admin.responses import request_brokers
 from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
 from kafka.core.routing import AnyNode
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, UnknownBrokerIdError

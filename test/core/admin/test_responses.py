@@ -6,16 +6,37 @@ from typing import Any
 
 import pytest
 
-from kafka.core.admin.responses import RESPONSE_LOST, raise_first, raise_transient, requiring_release, result_of
+from kafka.core.admin.responses import (
+    RESPONSE_LOST,
+    AdminApi,
+    each_partition,
+    in_all,
+    in_each,
+    raise_first,
+    raise_transient,
+    request_api,
+    requiring_release,
+    result_of,
+    topics_as,
+)
+from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
+from kafka.core.routing import AnyNode, Controller, Leader
 from kafka.errors import (
     ERRORS_BY_CODE,
     IncompatibleBrokerVersion,
     KafkaConnectionError,
+    KafkaError,
     NoError,
     NotControllerError,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
+    UnknownBrokerIdError,
 )
+from kafka.protocol.acls import CreateAclsRequest, CreateAclsResponse
+from kafka.protocol.offsets import OffsetCommitRequest, OffsetCommitResponse
+from kafka.protocol.topics import DeleteTopicsRequest
+from kafka.structs import TopicPartition
+from test.core.admin.driving import BACKOFF, asked, run
 from test.core.test_retry import drive
 
 ASKED_AGAIN = {
@@ -76,3 +97,82 @@ def test_a_broker_that_is_too_old_is_told_with_the_release_that_is_needed(error:
         drive(requiring_release("2.4", attempt()), lambda step: None)
     assert caught.value.args == (text,)
     assert caught.value.__cause__ is error
+
+
+MADE = AdminApi("making rules", in_each("results", "rule of {0.error_message}"), AnyNode())
+REQUEST = CreateAclsRequest(creations=[])
+DELETE = DeleteTopicsRequest(topic_names=[], timeout_ms=1000)
+
+
+def made(*codes: int) -> CreateAclsResponse:
+    results = [CreateAclsResponse.AclCreationResult(error_code=code, error_message="me") for code in codes]
+    return CreateAclsResponse(throttle_time_ms=0, results=results)
+
+
+def test_an_api_is_asked_again_while_an_entry_is_transient_and_then_its_first_error_is_raised() -> None:
+    found, sends = asked(request_api(MADE, REQUEST, BACKOFF, 30), made(0, 41), made(0, 0))
+    assert [result.error_code for result in found.results] == [0, 0]
+    assert [(send.target, send.request, send.timeout_s) for send in sends] == [(AnyNode(), REQUEST, None)] * 2
+    with pytest.raises(TopicAuthorizationFailedError) as denied:
+        asked(request_api(MADE, REQUEST, BACKOFF, 30), made(0, 29, 31))
+    assert denied.value.args == ("rule of me: me",)
+    found, _ = asked(request_api(MADE, REQUEST, BACKOFF, 30, raise_errors=False), made(0, 29))
+    assert [result.error_code for result in found.results] == [0, 29]
+
+
+def test_an_error_of_all_may_have_no_text() -> None:
+    bare = OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=3, error_code=7)
+    assert list(in_all("all")(bare)) == [(7, None, "all")]
+    assert list(in_all("all")(made(7).results[0])) == [(7, "me", "all")]
+
+
+def test_a_response_is_waited_for_longer_than_the_broker_may_take() -> None:
+    api = AdminApi("deleting")
+    for request in (DELETE, ByVersion(DeleteTopicsRequest, lambda version: DELETE)):
+        _, (send,) = asked(request_api(api, request, BACKOFF, 2.5, min_version=4), None)
+        assert (send.target, send.timeout_s, send.min_version) == (Controller(), 7.5, 4)
+
+
+def test_answers_that_were_lost_are_remembered() -> None:
+    lost: list[KafkaError] = []
+    errors = (KafkaConnectionError("gone"), RequestTimedOutError("late"))
+    asked(request_api(MADE, REQUEST, BACKOFF, 30, lost=lost), errors[0], NotControllerError(), errors[1], made())
+    assert lost == list(errors)
+    asked(request_api(MADE, REQUEST, BACKOFF, 30), KafkaConnectionError("gone"), made())
+
+
+def test_a_broker_that_is_not_known_is_looked_for_and_the_topic_of_a_leader_refreshed() -> None:
+    unknown: Any = UnknownBrokerIdError("node 3")
+    _, steps = run(request_api(MADE._replace(target=3), REQUEST, BACKOFF, 30), unknown, made())
+    assert [type(step) for step in steps if isinstance(step, (All, Send, RefreshMetadata))] == [
+        All, RefreshMetadata, All,
+    ]  # fmt: skip
+    api = MADE._replace(target=Leader(TopicPartition("events", 0)))
+    _, steps = run(request_api(api, REQUEST, BACKOFF, 30), made(6), made())
+    assert [list(step.topics) for step in steps if isinstance(step, RefreshMetadata)] == [["events"]]
+
+
+def test_the_release_is_told_where_the_api_has_one() -> None:
+    for release, text in (("2.4", "old; brokers have it since release 2.4"), ("", "old")):
+        with pytest.raises(IncompatibleBrokerVersion) as caught:
+            asked(request_api(MADE._replace(release=release), REQUEST, BACKOFF, 30), IncompatibleBrokerVersion("old"))
+        assert caught.value.args == (text,)
+
+
+def test_partitions_are_written_and_read_by_topic() -> None:
+    """A topic's name is its structure's first field, and its partitions are the last; its id may be between them."""
+    message = OffsetCommitRequest
+    topics = topics_as(
+        message.OffsetCommitRequestTopic,
+        {"a": [2, 0], "b": []},
+        lambda each: message.OffsetCommitRequestPartition(
+            partition_index=each.partition, committed_offset=10, committed_metadata=each.topic
+        ),
+    )
+    written = {
+        topic.name: [(each.partition_index, each.committed_metadata) for each in topic.partitions] for topic in topics
+    }
+    assert written == {"a": [(2, "a"), (0, "a")], "b": []}
+    partition = OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=3, error_code=5)
+    answered = [OffsetCommitResponse.OffsetCommitResponseTopic(name="c", partitions=[partition])]
+    assert list(each_partition(answered)) == [(TopicPartition("c", 3), partition)]
