@@ -9,20 +9,22 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
-from kafka.core.admin.responses import RESPONSE_LOST, raise_first, raise_transient, requiring_release, result_of
+from kafka.core.admin.responses import (
+    RESPONSE_LOST,
+    AdminApi,
+    in_all,
+    in_each,
+    raise_transient,
+    request_api,
+    requiring_release,
+    result_of,
+)
 from kafka.core.admin.values import known
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
 from kafka.errors import BrokerResponseError, IllegalArgumentError, KafkaError, KafkaProtocolError
-from kafka.protocol.acls import (
-    CreateAclsRequest,
-    CreateAclsResponse,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResponse,
-)
+from kafka.protocol.acls import CreateAclsRequest, DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest
 
 # Access rules (ACLs) as users hand them in and get them back. Numbers are Kafka's (``org.apache.kafka.common.acl``).
 #
@@ -110,10 +112,6 @@ class _Value:
 class ResourcePatternFilter(_Value):
     """Which resources are meant; the name None: any."""
 
-    resource_type: ResourceType
-    resource_name: str | None
-    pattern_type: ACLResourcePatternType
-
     def __init__(
         self, resource_type: ResourceType, resource_name: str | None, pattern_type: ACLResourcePatternType
     ) -> None:
@@ -140,12 +138,6 @@ class ResourcePattern(ResourcePatternFilter):
 
 class ACLFilter(_Value):
     """Which rules are meant. ``principal`` ("User:alice") and ``host`` (an address, not a name): None for any."""
-
-    principal: str | None
-    host: str | None
-    operation: ACLOperation
-    permission_type: ACLPermissionType
-    resource_pattern: ResourcePatternFilter
 
     def __init__(
         self,
@@ -214,6 +206,9 @@ A = TypeVar("A")
 
 _PATTERNS_SINCE: Final = 1
 _USERS_SINCE: Final = 3
+_DESCRIBE: Final = AdminApi("describing ACLs", in_all("describe_acls"), AnyNode())
+_CREATE: Final = AdminApi("creating ACLs", in_each("results", "create_acls"), AnyNode())
+_DELETE: Final = AdminApi("deleting ACLs", in_each("filter_results", "delete_acls"), AnyNode())
 _RELEASES: Final = {0: "0.11", _PATTERNS_SINCE: "2.0", _USERS_SINCE: "3.3"}
 """Version of the three APIs -> the release of brokers that has it."""
 
@@ -222,30 +217,14 @@ def describe_acls(acl_filter: ACLFilter, *, backoff: Backoff, timeout_s: float =
     """The rules that the filter matches. Raises the broker's error: SecurityDisabledError where rules are not asked
     for by anybody, ClusterAuthorizationFailedError."""
     (wanted,) = _checked_acls([acl_filter], ACLFilter, "acl_filter")
-    pattern = wanted.resource_pattern
 
     def build(version: int) -> DescribeAclsRequest:
-        return DescribeAclsRequest(
-            resource_type_filter=pattern.resource_type,
-            resource_name_filter=pattern.resource_name,
-            pattern_type_filter=_pattern_type(pattern, version),
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission_type,
-        )
+        return DescribeAclsRequest(**_filter_fields(wanted, version))
 
     least = _least_version([wanted])
-
-    def attempt() -> Dialogue[DescribeAclsResponse]:
-        answer = yield from send(AnyNode(), ByVersion(DescribeAclsRequest, build), min_version=least)
-        raise_transient([(answer.error_code, answer.error_message, "describe_acls")])
-        return answer
-
-    answer = yield from requiring_release(
-        _RELEASES[least], retrying(attempt, what="describing ACLs", backoff=backoff, timeout_s=timeout_s)
-    )
-    raise_first([(answer.error_code, answer.error_message, "describe_acls")])
+    api = _DESCRIBE._replace(release=_RELEASES[least])
+    request = ByVersion(DescribeAclsRequest, build)
+    answer = yield from request_api(api, request, backoff, timeout_s, min_version=least)
     return [
         _acl(each, resource.resource_type, resource.resource_name, resource.pattern_type)
         for resource in answer.resources
@@ -273,15 +252,8 @@ def create_acls(
         ]
     )
     least = _least_version(wanted)
-
-    def attempt() -> Dialogue[CreateAclsResponse]:
-        answer = yield from send(AnyNode(), request, min_version=least)
-        raise_transient((result.error_code, result.error_message, "create_acls") for result in answer.results)
-        return answer
-
-    answer = yield from requiring_release(
-        _RELEASES[least], retrying(attempt, what="creating ACLs", backoff=backoff, timeout_s=timeout_s)
-    )
+    api = _CREATE._replace(release=_RELEASES[least])
+    answer = yield from request_api(api, request, backoff, timeout_s, raise_errors=False, min_version=least)
     return [
         (acl, result_of(result.error_code, result.error_message))
         for acl, result in _with_results(wanted, answer.results)
@@ -300,20 +272,8 @@ def delete_acls(
     wanted = _checked_acls(acl_filters, ACLFilter, "acl_filters")
 
     def build(version: int) -> DeleteAclsRequest:
-        return DeleteAclsRequest(
-            filters=[
-                DeleteAclsRequest.DeleteAclsFilter(
-                    resource_type_filter=each.resource_pattern.resource_type,
-                    resource_name_filter=each.resource_pattern.resource_name,
-                    pattern_type_filter=_pattern_type(each.resource_pattern, version),
-                    principal_filter=each.principal,
-                    host_filter=each.host,
-                    operation=each.operation,
-                    permission_type=each.permission_type,
-                )
-                for each in wanted
-            ]
-        )
+        filters = [DeleteAclsRequest.DeleteAclsFilter(**_filter_fields(each, version)) for each in wanted]
+        return DeleteAclsRequest(filters=filters)
 
     least = _least_version(wanted)
 
@@ -322,11 +282,11 @@ def delete_acls(
             answer = yield from send(AnyNode(), ByVersion(DeleteAclsRequest, build), min_version=least)
         except RESPONSE_LOST as error:
             return error
-        raise_transient((result.error_code, result.error_message, "delete_acls") for result in answer.filter_results)
+        raise_transient(_DELETE.entries(answer))
         return answer
 
     answer = yield from requiring_release(
-        _RELEASES[least], retrying(attempt, what="deleting ACLs", backoff=backoff, timeout_s=timeout_s)
+        _RELEASES[least], retrying(attempt, what=_DELETE.what, backoff=backoff, timeout_s=timeout_s)
     )
     if isinstance(answer, KafkaError):
         why = answer.args[0] if answer.args else answer
@@ -368,9 +328,19 @@ def _least_version(wanted: Sequence[ACLFilter]) -> int:
     return _PATTERNS_SINCE if any(pattern.pattern_type in newer for pattern in patterns) else 0
 
 
-def _pattern_type(pattern: ResourcePatternFilter, version: int) -> ACLResourcePatternType:
-    """Before KIP-290 all names are literal, so that is what ANY finds."""
-    return pattern.pattern_type if version >= _PATTERNS_SINCE else ACLResourcePatternType.LITERAL
+def _filter_fields(wanted: ACLFilter, version: int) -> dict[str, Any]:
+    """The fields of DescribeAcls, and of each filter in DeleteAcls. Before KIP-290 all names are literal, so that is
+    what ANY finds."""
+    pattern = wanted.resource_pattern
+    return {
+        "resource_type_filter": pattern.resource_type,
+        "resource_name_filter": pattern.resource_name,
+        "pattern_type_filter": pattern.pattern_type if version >= _PATTERNS_SINCE else ACLResourcePatternType.LITERAL,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission_type,
+    }
 
 
 def _acl(told: Any, resource_type: int, resource_name: str, pattern_type: int) -> ACL:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from kafka.core.admin.responses import (
+    AdminApi,
     ResponseEntry,
+    in_all,
     raise_first,
-    raise_transient,
-    request_brokers,
+    request_api,
     requiring_release,
     result_of,
     time_left,
@@ -25,8 +26,8 @@ from kafka.core.admin.values import (
     kind_of,
     known,
 )
-from kafka.core.dialogue import ByVersion, Dialogue, Send, now, send
-from kafka.core.retry import Backoff, retrying
+from kafka.core.dialogue import ByVersion, Dialogue, now
+from kafka.core.retry import Backoff
 from kafka.core.routing import AnyNode, Target
 from kafka.errors import (
     BrokerResponseError,
@@ -38,10 +39,8 @@ from kafka.errors import (
 from kafka.protocol.configs import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
-    DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
-    ListConfigResourcesResponse,
 )
 from kafka.validation import list_of
 
@@ -62,6 +61,15 @@ _DYNAMIC_SOURCE = {
 Described = dict[str, dict[str, dict[str, dict[str, Any]]]]
 """``{"topic": {NAME: {SETTING: {"value", "config_source", ...}}}}``"""
 
+_DESCRIBE: Final = AdminApi("describing settings", lambda answer: _config_entries(answer.results))
+_ALTER: Final = AdminApi("altering settings", lambda answer: _config_entries(answer.responses))
+_LIST: Final = AdminApi(
+    "listing resources with settings",
+    in_all("resources with settings"),
+    AnyNode(),
+    "4.1 for all types, 3.7 for client metrics",
+)
+
 Altered = dict[str, dict[str, BrokerResponseError]]
 """``{"topic": {NAME: error}}``, NoError where it went well."""
 
@@ -76,7 +84,7 @@ def describe_configs(
 ) -> Dialogue[Described]:
     """Settings as ``{"topic": {NAME: {SETTING: {"value", "config_source", ...}}}}``. By default only those that were
     set explicitly; "all": the defaults, too. Raises the first error."""
-    wanted = _filter(config_filter)
+    wanted = kind_of(ConfigFilterType, config_filter, "config_filter")
     by_target = _by_target(_checked_resources(config_resources))
     give_up_at = (yield from now()) + timeout_s
     found: Described = {}
@@ -92,18 +100,8 @@ def describe_configs(
             ],
             include_synonyms=include_synonyms,
         )
-
-        def attempt(
-            target: Target = target, request: DescribeConfigsRequest = request
-        ) -> Dialogue[DescribeConfigsResponse]:
-            answer: DescribeConfigsResponse
-            (answer,) = yield from request_brokers([Send(target, request)])
-            raise_transient(_config_entries(answer.results))
-            return answer
-
         left_s = yield from time_left(give_up_at)
-        answer = yield from retrying(attempt, what="describing settings", backoff=backoff, timeout_s=left_s)
-        raise_first(_config_entries(answer.results))
+        answer = yield from request_api(_DESCRIBE._replace(target=target), request, backoff, left_s)
         for result in answer.results:
             kind = ConfigResourceType(result.resource_type)
             described = {}
@@ -142,27 +140,18 @@ def alter_configs(
     wanted = _checked_resources(config_resources)
     for resource in wanted:
         _operations(resource)
-    give_up_at = (yield from now()) + timeout_s
-    options: dict[str, Any] = {"validate_only": validate_only, "raise_on_unknown": raise_on_unknown}
-    options.update(raise_errors=raise_errors, backoff=backoff, give_up_at=give_up_at)
-    if incremental is not False:
-        try:
-            return (yield from requiring_release("2.3", _alter(_changing, wanted, **options)))
-        except IncompatibleBrokerVersion:
-            if incremental:
-                raise
-    changes = [(resource, _only_set(resource)) for resource in wanted]
-    there = yield from requiring_release(
-        "0.11", _alterable(wanted, backoff, timeout_s=(yield from time_left(give_up_at)))
+    return (
+        yield from _change(
+            wanted,
+            None,
+            incremental,
+            backoff=backoff,
+            give_up_at=(yield from now()) + timeout_s,
+            validate_only=validate_only,
+            raise_on_unknown=raise_on_unknown,
+            raise_errors=raise_errors,
+        )
     )
-    left, unread = [], []
-    for resource, changed in changes:
-        kept = {name: value for name, value in _was_set(resource, there).items() if name not in changed}
-        unread += _unread(resource, kept)
-        set_now = {name: value for name, value in changed.items() if value is not None}
-        left.append(ConfigResource(resource.resource_type, resource.name, {**kept, **set_now}))
-    _refuse_lost(unread)
-    return (yield from _alter(_replacing, left, **options))
 
 
 def reset_configs(
@@ -186,29 +175,62 @@ def reset_configs(
     wanted = _checked_resources(config_resources)
     give_up_at = (yield from now()) + timeout_s
     found = yield from requiring_release("0.11", _alterable(wanted, backoff, timeout_s))
-    deleted, left, unread = [], [], []
+    deleted = []
     for resource in wanted:
         kind = resource.resource_type.name.lower()
-        there = found[kind][resource.name]
-        was_set = _was_set(resource, found)
-        names = list(resource.configs or was_set)
-        unknown = [name for name in names if name not in there]
+        names = list(resource.configs or _was_set(resource, found))
+        unknown = [name for name in names if name not in found[kind][resource.name]]
         if unknown and raise_on_unknown:
             raise IllegalArgumentError(f"{kind} {resource.name}: no setting that can be reset: {', '.join(unknown)}")
-        kept = {name: value for name, value in was_set.items() if name not in names}
         deleted.append(ConfigResource(resource.resource_type, resource.name, dict.fromkeys(names)))
-        left.append(ConfigResource(resource.resource_type, resource.name, kept))
-        unread += _unread(resource, kept)
-    options: dict[str, Any] = {"validate_only": validate_only, "raise_on_unknown": raise_on_unknown}
-    options.update(raise_errors=raise_errors, backoff=backoff, give_up_at=give_up_at)
+    return (
+        yield from _change(
+            deleted,
+            found,
+            incremental,
+            backoff=backoff,
+            give_up_at=give_up_at,
+            validate_only=validate_only,
+            raise_on_unknown=raise_on_unknown,
+            raise_errors=raise_errors,
+        )
+    )
+
+
+def _change(
+    wanted: Iterable[ConfigResource],
+    described: Described | None,
+    incremental: bool | None,
+    *,
+    backoff: Backoff,
+    give_up_at: float,
+    **options: bool,
+) -> Dialogue[Altered]:
+    """Incremental changes, or where these are not wanted, or not there, new contents with what is ``described`` (None:
+    still to be asked for) and not changed. ``options``: as of :func:`_alter`."""
     if incremental is not False:
         try:
-            return (yield from requiring_release("2.3", _alter(_changing, deleted, **options)))
+            altering = _alter(IncrementalAlterConfigsRequest, wanted, backoff, give_up_at, **options)
+            return (yield from requiring_release("2.3", altering))
         except IncompatibleBrokerVersion:
             if incremental:
                 raise
-    _refuse_lost(unread)
-    return (yield from _alter(_replacing, left, **options))
+    changes = [(resource, _only_set(resource)) for resource in wanted]
+    if described is None:
+        left_s = yield from time_left(give_up_at)
+        described = yield from requiring_release("0.11", _alterable(wanted, backoff, timeout_s=left_s))
+    left, unread = [], []
+    for resource, changed in changes:
+        kept = {name: value for name, value in _was_set(resource, described).items() if name not in changed}
+        kind = resource.resource_type.name.lower()
+        unread += [f"{name} of {kind} {resource.name}" for name, value in kept.items() if value is None]
+        set_now = {name: value for name, value in changed.items() if value is not None}
+        left.append(ConfigResource(resource.resource_type, resource.name, {**kept, **set_now}))
+    if unread:
+        raise IllegalArgumentError(
+            f"{', '.join(unread)} cannot be read and would be lost: give it, too, to alter_configs, with its value"
+        )
+    return (yield from _alter(AlterConfigsRequest, left, backoff, give_up_at, **options))
 
 
 def list_config_resources(
@@ -233,17 +255,8 @@ def list_config_resources(
     def build(version: int) -> ListConfigResourcesRequest:
         return ListConfigResourcesRequest(resource_types=[*kinds] if version else [])
 
-    def attempt() -> Dialogue[ListConfigResourcesResponse]:
-        message = ByVersion(ListConfigResourcesRequest, build)
-        answer = yield from send(AnyNode(), message, min_version=1 if has_others else None)
-        raise_transient([(answer.error_code, None, "resources with settings")])
-        return answer
-
-    answer = yield from requiring_release(
-        "4.1 for all types, 3.7 for client metrics",
-        retrying(attempt, what="listing resources with settings", backoff=backoff, timeout_s=timeout_s),
-    )
-    raise_first([(answer.error_code, None, "resources with settings")])
+    request = ByVersion(ListConfigResourcesRequest, build)
+    answer = yield from request_api(_LIST, request, backoff, timeout_s, min_version=1 if has_others else None)
     found: dict[str, list[str]] = {}
     for resource in answer.config_resources:
         found.setdefault(_type_name(resource.resource_type), []).append(resource.resource_name)
@@ -282,47 +295,40 @@ def _was_set(resource: ConfigResource, described: Described) -> dict[str, str | 
     return {name: entry["value"] for name, entry in there.items() if _is_own(resource, entry)}
 
 
-def _unread(resource: ConfigResource, kept: Mapping[str, str | None]) -> list[str]:
-    kind = resource.resource_type.name.lower()
-    return [f"{name} of {kind} {resource.name}" for name, value in kept.items() if value is None]
-
-
-def _refuse_lost(unread: Sequence[str]) -> None:
-    if unread:
-        raise IllegalArgumentError(
-            f"{', '.join(unread)} cannot be read and would be lost: give it, too, to alter_configs, with its value"
-        )
-
-
 def _alter(
-    build: Callable[[Iterable[ConfigResource], bool], AlterConfigsRequest | IncrementalAlterConfigsRequest],
+    message: Any,
     resources: Iterable[ConfigResource],
-    *,
     backoff: Backoff,
     give_up_at: float,
+    *,
     validate_only: bool,
     raise_on_unknown: bool,
     raise_errors: bool,
 ) -> Dialogue[Altered]:
-    """One request to each target (a broker, or any node), each with its own retries and all before ``give_up_at``
-    (monotonic s). The error of each resource, NoError for those that were altered. ``raise_errors``: raise the first
-    one instead; InvalidConfigurationError is exempt unless ``raise_on_unknown``."""
+    """One request, ``message``, to each target (a broker, or any node), each with its own retries and all before
+    ``give_up_at`` (monotonic s). The error of each resource, NoError for those that were altered. ``raise_errors``:
+    raise the first one instead; InvalidConfigurationError is exempt unless ``raise_on_unknown``."""
     found: Altered = {}
     for target, some in _by_target(resources).items():
-        request = build(some, validate_only)
-
-        def attempt(
-            target: Target = target, request: AlterConfigsRequest | IncrementalAlterConfigsRequest = request
-        ) -> Dialogue[Any]:
-            (answer,) = yield from request_brokers([Send(target, request)])
-            raise_transient(_config_entries(answer.responses))
-            return answer
-
+        altered = []
+        for resource in some:
+            configs = []
+            for name, operation, value in _operations(resource):
+                what = {"config_operation": operation} if message is IncrementalAlterConfigsRequest else {}
+                configs.append(message.AlterableConfig(name=name, value=value, **what))
+            altered.append(
+                message.AlterConfigsResource(
+                    resource_type=resource.resource_type, resource_name=resource.name, configs=configs
+                )
+            )
+        request = message(resources=altered, validate_only=validate_only)
         left_s = yield from time_left(give_up_at)
-        answer = yield from retrying(attempt, what="altering settings", backoff=backoff, timeout_s=left_s)
+        answer: Any = yield from request_api(
+            _ALTER._replace(target=target), request, backoff, left_s, raise_errors=False
+        )
         if raise_errors:
             hidden = () if raise_on_unknown else (InvalidConfigurationError.errno,)
-            raise_first(entry for entry in _config_entries(answer.responses) if entry[0] not in hidden)
+            raise_first(entry for entry in _ALTER.entries(answer) if entry[0] not in hidden)
         for result in answer.responses:
             kind = ConfigResourceType(result.resource_type).name.lower()
             error = result_of(result.error_code, result.error_message)
@@ -342,41 +348,6 @@ def _is_own(resource: ConfigResource, entry: Mapping[str, Any]) -> bool:
 
 def _config_entries(results: Iterable[Any]) -> list[ResponseEntry]:
     return [(result.error_code, result.error_message, result.resource_name or "all brokers") for result in results]
-
-
-def _changing(resources: Iterable[ConfigResource], validate_only: bool) -> IncrementalAlterConfigsRequest:
-    message = IncrementalAlterConfigsRequest
-    return message(
-        resources=[
-            message.AlterConfigsResource(
-                resource_type=resource.resource_type,
-                resource_name=resource.name,
-                configs=[
-                    message.AlterableConfig(name=name, config_operation=operation, value=value)
-                    for name, operation, value in _operations(resource)
-                ],
-            )
-            for resource in resources
-        ],
-        validate_only=validate_only,
-    )
-
-
-def _replacing(resources: Iterable[ConfigResource], validate_only: bool) -> AlterConfigsRequest:
-    message = AlterConfigsRequest
-    return message(
-        resources=[
-            message.AlterConfigsResource(
-                resource_type=resource.resource_type,
-                resource_name=resource.name,
-                configs=[
-                    message.AlterableConfig(name=name, value=value) for name, _, value in _operations(resource)
-                ],
-            )
-            for resource in resources
-        ],
-        validate_only=validate_only,
-    )
 
 
 def _operations(resource: ConfigResource) -> list[tuple[str, AlterConfigOp, str | None]]:
@@ -430,16 +401,6 @@ def _by_target(resources: Iterable[ConfigResource]) -> dict[Target, list[ConfigR
                 raise IllegalArgumentError(f"{resource!r}: the name of a broker is its number") from None
         found.setdefault(target, []).append(resource)
     return found
-
-
-def _filter(given: ConfigFilterType | str) -> ConfigFilterType:
-    if isinstance(given, ConfigFilterType):
-        return given
-    try:
-        return ConfigFilterType[given.upper()]
-    except KeyError:
-        known = ", ".join(kind.name.lower() for kind in ConfigFilterType)
-        raise IllegalArgumentError(f"config_filter {given!r}: one of {known}") from None
 
 
 def _source(entry: dict[str, Any], kind: ConfigResourceType) -> ConfigSourceType:

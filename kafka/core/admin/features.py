@@ -8,7 +8,7 @@ from functools import total_ordering
 from math import inf
 from typing import Any, Final
 
-from kafka.core.admin.responses import raise_first, raise_transient, requiring_release, result_of
+from kafka.core.admin.responses import AdminApi, in_all, raise_first, request_api, requiring_release, result_of
 from kafka.core.dialogue import ByVersion, Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Target
@@ -16,7 +16,7 @@ from kafka.core.versions import ApiRanges
 from kafka.errors import BrokerResponseError, IllegalArgumentError, IncompatibleBrokerVersion, NoError
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_versions import ApiVersionsRequest
-from kafka.protocol.quorum import UpdateFeaturesRequest, UpdateFeaturesResponse
+from kafka.protocol.quorum import UpdateFeaturesRequest
 from kafka.protocol.registry import REGISTRY
 from kafka.structs import EnumHelper
 from kafka.validation import is_integer
@@ -25,6 +25,8 @@ from kafka.wire.message import Request
 _FEATURES_SINCE: Final = 3
 _VALIDATE_SINCE: Final = 1
 _LEVELS: Final = 2**15
+_UPDATE: Final = AdminApi("updating features", in_all("update_features"), release="2.7")
+_VALIDATE: Final = _UPDATE._replace(release="3.3")
 
 
 class UpdateFeatureType(EnumHelper, IntEnum):
@@ -95,23 +97,10 @@ def update_features(
             request.feature_updates.append(update)
         return request
 
-    least = _VALIDATE_SINCE if validate_only else 0
-
-    def attempt() -> Dialogue[UpdateFeaturesResponse]:
-        answer = yield from send(
-            Controller(), ByVersion(UpdateFeaturesRequest, build), timeout_s=timeout_s + 5, min_version=least
-        )
-        raise_transient([(answer.error_code, answer.error_message, "update_features")])
-        return answer
-
-    answer = yield from requiring_release(
-        "3.3" if validate_only else "2.7",
-        retrying(attempt, what="updating features", backoff=backoff, timeout_s=timeout_s),
-    )
-    raise_first([(answer.error_code, answer.error_message, "update_features")])
-    told = {
-        result.feature: result_of(result.error_code, result.error_message) for result in answer.results
-    }
+    api, least = (_VALIDATE, _VALIDATE_SINCE) if validate_only else (_UPDATE, 0)
+    request = ByVersion(UpdateFeaturesRequest, build)
+    answer = yield from request_api(api, request, backoff, timeout_s, min_version=least)
+    told = {result.feature: result_of(result.error_code, result.error_message) for result in answer.results}
     return {name: told.get(name, NoError()) for name in updates}
 
 

@@ -11,21 +11,16 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, ClassVar, Final
 
-from kafka.core.admin.responses import RESPONSE_LOST, raise_first, raise_transient, requiring_release, result_of
+from kafka.core.admin.responses import AdminApi, in_all, in_each, request_api, result_of
 from kafka.core.admin.values import known
-from kafka.core.dialogue import Dialogue, send
-from kafka.core.retry import Backoff, retrying
-from kafka.core.routing import Controller
-from kafka.errors import BrokerResponseError, IllegalArgumentError, NoError, ResourceNotFoundError
-from kafka.protocol.sasl import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-)
+from kafka.core.dialogue import Dialogue
+from kafka.core.retry import Backoff
+from kafka.errors import BrokerResponseError, IllegalArgumentError, KafkaError, NoError, ResourceNotFoundError
+from kafka.protocol.sasl import AlterUserScramCredentialsRequest, DescribeUserScramCredentialsRequest
 from kafka.validation import is_integer
 
-_RELEASE: Final = "2.7"
+_DESCRIBE: Final = AdminApi("describing SCRAM credentials", in_all("describe_user_scram_credentials"), release="2.7")
+_ALTER: Final = AdminApi("altering SCRAM credentials", in_each("results", "user {0.user}"), release="2.7")
 _NOT_THERE: Final = ResourceNotFoundError.errno
 
 
@@ -101,24 +96,12 @@ def describe_user_scram_credentials(
         raise IllegalArgumentError(f"users={users!r}: a list of names")
     message = DescribeUserScramCredentialsRequest
     request = message(users=None if users is None else [message.UserName(name=_user(user)) for user in users])
-
-    def attempt() -> Dialogue[DescribeUserScramCredentialsResponse]:
-        answer = yield from send(Controller(), request)
-        raise_transient([(answer.error_code, answer.error_message, "describe_user_scram_credentials")])
-        return answer
-
-    answer = yield from requiring_release(
-        _RELEASE, retrying(attempt, what="describing SCRAM credentials", backoff=backoff, timeout_s=timeout_s)
-    )
-    raise_first([(answer.error_code, answer.error_message, "describe_user_scram_credentials")])
+    answer = yield from request_api(_DESCRIBE, request, backoff, timeout_s)
     return {
         result.user: {
             "error": text_of(result_of(result.error_code, result.error_message)),
             "credential_infos": [
-                {
-                    "mechanism": known(ScramMechanism, info.mechanism),
-                    "iterations": info.iterations,
-                }
+                {"mechanism": known(ScramMechanism, info.mechanism), "iterations": info.iterations}
                 for info in result.credential_infos
             ],
         }
@@ -142,36 +125,16 @@ def alter_user_scram_credentials(
         if isinstance(each, UserScramCredentialDeletion):
             request.deletions.append(message.ScramCredentialDeletion(name=each.user, mechanism=each.mechanism))
         elif isinstance(each, SaltedCredential):
-            request.upsertions.append(
-                message.ScramCredentialUpsertion(
-                    name=each.user,
-                    mechanism=each.mechanism,
-                    iterations=each.iterations,
-                    salt=each.salt,
-                    salted_password=each.salted_password,
-                )
-            )
+            same = {name: getattr(each, name) for name in ("mechanism", "iterations", "salt", "salted_password")}
+            request.upsertions.append(message.ScramCredentialUpsertion(name=each.user, **same))
         else:
             raise IllegalArgumentError(
                 f"alterations: UserScramCredentialUpsertion or UserScramCredentialDeletion, not {type(each).__name__}"
             )
 
-    may_be_done = False
-
-    def attempt() -> Dialogue[AlterUserScramCredentialsResponse]:
-        nonlocal may_be_done
-        try:
-            answer = yield from send(Controller(), request)
-        except RESPONSE_LOST:
-            may_be_done = True
-            raise
-        raise_transient((result.error_code, result.error_message, f"user {result.user}") for result in answer.results)
-        return answer
-
-    answer = yield from requiring_release(
-        _RELEASE, retrying(attempt, what="altering SCRAM credentials", backoff=backoff, timeout_s=timeout_s)
-    )
-    deleted = {each.name for each in request.deletions} if may_be_done else set()
+    lost: list[KafkaError] = []
+    answer = yield from request_api(_ALTER, request, backoff, timeout_s, raise_errors=False, lost=lost)
+    deleted = {each.name for each in request.deletions} if lost else set()
     return {
         result.user: NoError()
         if result.user in deleted and result.error_code == _NOT_THERE
