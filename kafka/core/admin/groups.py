@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from kafka.core.admin.cluster import broker_ids_of_the_cluster
+from kafka.core.admin.cluster import request_each_broker
 from kafka.core.admin.responses import (
+    each_partition,
+    in_all,
     operations_of,
     raise_first,
     raise_transient,
-    request_brokers,
     result_of,
     to_dict,
+    topics_as,
 )
 from kafka.core.admin.routing import (
     request_coordinator,
@@ -30,7 +33,7 @@ from kafka.core.admin.routing import (
 from kafka.core.admin.topics import check_partitions
 from kafka.core.admin.values import GroupState, GroupType, MemberToRemove, OffsetSpec, OffsetTimestamp, texts
 from kafka.core.consume.offsets import LeaderOf, list_offsets, offsets_request, read_offsets
-from kafka.core.dialogue import ByVersion, Dialogue, RefreshMetadata, Send, send
+from kafka.core.dialogue import ByVersion, Dialogue, RefreshMetadata, send
 from kafka.core.group.protocol import read_assignment, read_subscription
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
@@ -56,18 +59,21 @@ from kafka.protocol.offsets import OffsetCommitRequest, OffsetDeleteRequest, Off
 from kafka.protocol.share import (
     AlterShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsRequest,
     ShareGroupDescribeRequest,
 )
 from kafka.structs import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafka.validation import is_integer, mapping_of, partition_of
+from kafka.wire.message import Request, Response, Struct
 
 Group = dict[str, Any]
 """A group as in its Describe response, with ``error`` (None or a text) in place of the error code."""
 
 _BATCHED_LEAVE_SINCE: Final = 3
 _REASONS_SINCE: Final = 5
-_OPERATIONS_SINCE: Final = 3
+
+S = TypeVar("S", bound=Struct)
 
 
 # -- which there are --------------------------------------------------------------------------------------------------
@@ -89,12 +95,8 @@ def list_groups(
     request = ListGroupsRequest(states_filter=states, types_filter=types)
 
     def attempt() -> Dialogue[list[dict[str, Any]]]:
-        asked = broker_ids
-        if asked is None:
-            asked = yield from broker_ids_of_the_cluster()
-        answers = yield from request_brokers([Send(broker, request, min_version=least) for broker in asked])
         found = []
-        for broker, answer in zip(asked, answers, strict=True):
+        for broker, answer in (yield from request_each_broker(broker_ids, request, least)):
             raise_first([(answer.error_code, None, f"list_groups at node {broker}")])
             found += [to_dict(group) for group in answer.groups]
         return found
@@ -105,20 +107,14 @@ def list_groups(
 # -- what they are ----------------------------------------------------------------------------------------------------
 
 
-class _DescribeGroupsApi(NamedTuple):
-    """One API that describes groups of one type. ``polish`` turns its answer into what users get."""
-
-    type: GroupType
-    request: Callable[[list[str], bool], Any]
-    polish: Callable[[Group], None]
-
-
-def _of_classic(group_ids: list[str], operations: bool) -> ByVersion[Any]:
-    def build(version: int) -> DescribeGroupsRequest:
-        wanted = operations and version >= _OPERATIONS_SINCE
-        return DescribeGroupsRequest(groups=group_ids, include_authorized_operations=wanted)
-
-    return ByVersion(DescribeGroupsRequest, build)
+_DESCRIBE_REQUESTS: Final[Mapping[GroupType, type[Request[Any]]]] = {
+    GroupType.CLASSIC: DescribeGroupsRequest,
+    GroupType.CONSUMER: ConsumerGroupDescribeRequest,
+    GroupType.SHARE: ShareGroupDescribeRequest,
+}
+"""The API that describes groups of a type. The first field of its request has their ids."""
+_OF_ANOTHER_TYPE: Final = (GroupIdNotFoundError, UnsupportedVersionError)
+"""The API does not know the group; another may."""
 
 
 def _decode_members(group: Group) -> None:
@@ -151,24 +147,6 @@ def _topics_as_dicts(partitions: Iterable[TopicPartition]) -> list[dict[str, Any
     return [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic(partitions).items()]
 
 
-def _leave_as_is(group: Group) -> None:
-    pass
-
-
-_CLASSIC: Final = _DescribeGroupsApi(GroupType.CLASSIC, _of_classic, _decode_members)
-_CONSUMER: Final = _DescribeGroupsApi(
-    GroupType.CONSUMER,
-    lambda ids, operations: ConsumerGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
-    _leave_as_is,
-)
-SHARE: Final = _DescribeGroupsApi(
-    GroupType.SHARE,
-    lambda ids, operations: ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations),
-    _leave_as_is,
-)
-_ALL: Final = (_CLASSIC, _CONSUMER, SHARE)
-
-
 def describe_groups(
     group_ids: Iterable[str],
     *,
@@ -186,7 +164,8 @@ def describe_groups(
     ``assignment_epoch``, ``assignor_name`` and members with ``subscribed_topic_names``, ``assignment`` and so on. A
     group that is not there is "Dead", with the broker's error if there was one.
     """
-    return (yield from _describe_groups(group_ids, _ALL, backoff, timeout_s, node_id, include_authorized_operations))
+    apis = _DESCRIBE_REQUESTS
+    return (yield from _describe_groups(group_ids, apis, backoff, timeout_s, node_id, include_authorized_operations))
 
 
 def describe_share_groups(
@@ -199,14 +178,13 @@ def describe_share_groups(
 ) -> Dialogue[dict[str, Group]]:
     """Share groups alone (KIP-932), as by :func:`describe_groups`; what is none has its ``error``.
     IncompatibleBrokerVersion before 4.1."""
-    return (
-        yield from _describe_groups(group_ids, (SHARE,), backoff, timeout_s, node_id, include_authorized_operations)
-    )
+    apis = {GroupType.SHARE: _DESCRIBE_REQUESTS[GroupType.SHARE]}
+    return (yield from _describe_groups(group_ids, apis, backoff, timeout_s, node_id, include_authorized_operations))
 
 
 def _describe_groups(
     group_ids: Iterable[str],
-    apis: Sequence[_DescribeGroupsApi],
+    apis: Mapping[GroupType, type[Request[Any]]],
     backoff: Backoff,
     timeout_s: float,
     node_id: int | None,
@@ -215,18 +193,18 @@ def _describe_groups(
     def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, Group | BrokerResponseError]]:
         found: dict[str, Group | BrokerResponseError] = {}
         left = list(groups)
-        for api in apis:
+        for kind, message in apis.items():
             try:
-                answer = yield from send(node, api.request(left, operations))
+                answer: Any = yield from send(node, _describe_request(message, left, operations))
             except IncompatibleBrokerVersion:
                 if len(apis) == 1:
                     raise
                 continue  # it has no such groups
             for described in answer.groups:
                 error = for_code(described.error_code)(getattr(described, "error_message", "") or "")
-                group = _group(described, api, error)
+                group = _group(described, kind, error)
                 is_first = described.group_id not in found
-                if described.error_code and not _is_unknown(error):
+                if described.error_code and not isinstance(error, _OF_ANOTHER_TYPE):
                     found[described.group_id] = error if error.retriable else group
                 elif is_first or not described.error_code:
                     found[described.group_id] = group
@@ -246,23 +224,28 @@ def _describe_groups(
     }
 
 
-def _group(described: Any, api: _DescribeGroupsApi, error: BrokerResponseError) -> Group:
+def _describe_request(message: type[Request[Any]], group_ids: list[str], operations: bool) -> Any:
+    ids, name = message.fields
+    is_in = message.fields[name].present
+
+    def build(version: int) -> Any:
+        return message(**{ids: group_ids, name: operations and is_in(version)})
+
+    return build(message.max_version) if is_in(message.min_version) else ByVersion(message, build)
+
+
+def _group(described: Any, kind: GroupType, error: BrokerResponseError) -> Group:
     group = to_dict(described)
     code = group.pop("error_code")
     group.pop("error_message", None)
     group["error"] = str(error) if code else None
-    group["group_type"] = api.type.value
+    group["group_type"] = kind.value
     group["authorized_operations"] = operations_of(group["authorized_operations"])
     if code:
         group["group_state"] = group["group_state"] or "Dead"
-    else:
-        api.polish(group)
+    elif kind is GroupType.CLASSIC:
+        _decode_members(group)
     return group
-
-
-def _is_unknown(error: BrokerResponseError) -> bool:
-    """This API does not know the group; another may."""
-    return isinstance(error, (GroupIdNotFoundError, UnsupportedVersionError))
 
 
 def _is_of_no_type(answer: Group | BrokerResponseError) -> bool:
@@ -309,9 +292,7 @@ def remove_group_members(
         except IncompatibleBrokerVersion:
             return (yield from _one_by_one(node))
         raise_first([(answer.error_code, None, f"group {group_id}")])
-        return {
-            each.member_id or each.group_instance_id or "": for_code(each.error_code) for each in answer.members
-        }
+        return {each.member_id or each.group_instance_id or "": for_code(each.error_code) for each in answer.members}
 
     def _one_by_one(node: int) -> Dialogue[dict[str, type[BrokerResponseError]]]:
         found: dict[str, type[BrokerResponseError]] = {}
@@ -374,21 +355,28 @@ def list_group_offsets(
     """Committed offsets: ``{group: {partition: OffsetAndMetadata}}``; all of a group for None, else of the partitions
     (offset -1: none committed). One request for each coordinator since 3.0 (KIP-709). Raises the first error."""
     wanted = {group: None if parts is None else list(parts) for group, parts in group_specs.items()}
+    message = OffsetFetchRequest
 
     def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, Offsets | BrokerResponseError]]:
         try:
-            request = OffsetFetchRequest(groups=[_fetched_group(group, wanted[group]) for group in groups])
+            request = message(
+                groups=[
+                    message.OffsetFetchRequestGroup(
+                        group_id=group, topics=_topics_as(message.OffsetFetchRequestTopics, wanted[group])
+                    )
+                    for group in groups
+                ]
+            )
             answer = yield from send(node, request, min_version=_SEVERAL_GROUPS_SINCE, max_version=_MAX_VERSION)
             return {each.group_id: _offsets(each) for each in answer.groups}
         except IncompatibleBrokerVersion:
             pass
         found: dict[str, Offsets | BrokerResponseError] = {}
         for group in groups:
-            parts = wanted[group]
             of_one: OffsetFetchResponse = yield from send(
                 node,
-                OffsetFetchRequest(group_id=group, topics=None if parts is None else _offset_fetch_topics(parts)),
-                min_version=1 if parts is not None else _ALL_SINCE,
+                message(group_id=group, topics=_topics_as(message.OffsetFetchRequestTopic, wanted[group])),
+                min_version=1 if wanted[group] is not None else _ALL_SINCE,
                 max_version=_SEVERAL_GROUPS_SINCE - 1,
             )
             found[group] = _offsets(of_one)
@@ -412,24 +400,17 @@ def alter_group_offsets(
     (UnknownMemberIdError: the group has some)."""
     if not offsets:
         return {}
-    request = OffsetCommitRequest(
-        group_id=group_id,
-        topics=[
-            OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=topic,
-                partitions=[
-                    _committed(number, offsets[TopicPartition(topic, number)]) for number in numbers
-                ],
-            )
-            for topic, numbers in by_topic(offsets).items()
-        ],
+    topics = topics_as(
+        OffsetCommitRequest.OffsetCommitRequestTopic,
+        by_topic(offsets),
+        lambda partition: _committed(partition.partition, offsets[partition]),
     )
+    request = OffsetCommitRequest(group_id=group_id, topics=topics)
 
     def ask(node: int) -> Dialogue[Errors]:
         answer = yield from send(node, request, max_version=_MAX_VERSION)
-        entries = [(topic.name, each) for topic in answer.topics for each in topic.partitions]
-        raise_transient((each.error_code, None, f"group {group_id}") for _, each in entries)
-        return {TopicPartition(name, each.partition_index): for_code(each.error_code) for name, each in entries}
+        raise_transient((each.error_code, None, f"group {group_id}") for _, each in each_partition(answer.topics))
+        return _errors_of(answer)
 
     what = f"altering offsets of group {group_id}"
     return (
@@ -469,22 +450,17 @@ def reset_group_offsets(
     looked_up = {
         partition: int(spec) for partition, spec in specs.items() if isinstance(spec, (OffsetSpec, OffsetTimestamp))
     }
-    starts = yield from list_offsets(
-        dict.fromkeys(specs, int(OffsetSpec.EARLIEST)), leader_of, timeout_s=timeout_s, backoff=backoff
-    )
-    ends = yield from list_offsets(
-        dict.fromkeys(specs, int(OffsetSpec.LATEST)), leader_of, timeout_s=timeout_s, backoff=backoff
-    )
-    meant = yield from list_offsets(looked_up, leader_of, timeout_s=timeout_s, backoff=backoff)
+    look_up = partial(list_offsets, leader_of=leader_of, timeout_s=timeout_s, backoff=backoff)
+    starts = yield from look_up(dict.fromkeys(specs, int(OffsetSpec.EARLIEST)))
+    ends = yield from look_up(dict.fromkeys(specs, int(OffsetSpec.LATEST)))
+    meant = yield from look_up(looked_up)
     reset: Offsets = {}
     for partition, spec in specs.items():
         offset = meant[partition].offset if partition in meant else int(spec)
         start, end = starts[partition].offset, ends[partition].offset
         text = before[group_id][partition].metadata if partition in before[group_id] else ""
         reset[partition] = OffsetAndMetadata(end if not 0 <= offset <= end else max(offset, start), text, -1)
-    errors = yield from alter_group_offsets(
-        group_id, reset, backoff=backoff, timeout_s=timeout_s, node_id=node_id
-    )
+    errors = yield from alter_group_offsets(group_id, reset, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
     return {partition: {"error": error, "offset": reset[partition].offset} for partition, error in errors.items()}
 
 
@@ -501,51 +477,44 @@ def delete_group_offsets(
     wanted = list(partitions)
     if not wanted:
         return {}
-    request = OffsetDeleteRequest(
-        group_id=group_id,
-        topics=[
-            OffsetDeleteRequest.OffsetDeleteRequestTopic(
-                name=topic,
-                partitions=[
-                    OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=number) for number in numbers
-                ],
-            )
-            for topic, numbers in by_topic(wanted).items()
-        ],
+    message = OffsetDeleteRequest
+    topics = topics_as(
+        message.OffsetDeleteRequestTopic,
+        by_topic(wanted),
+        lambda partition: message.OffsetDeleteRequestPartition(partition_index=partition.partition),
     )
+    request = message(group_id=group_id, topics=topics)
+    return (yield from _request_of_group(request, "deleting offsets of group", backoff, timeout_s, node_id))
 
-    def ask(node: int) -> Dialogue[Errors]:
-        answer = yield from send(node, request)
-        raise_first([(answer.error_code, None, f"group {group_id}")])
-        return {
-            TopicPartition(topic.name, each.partition_index): for_code(each.error_code)
-            for topic in answer.topics
-            for each in topic.partitions
-        }
 
-    what = f"deleting offsets of group {group_id}"
+def _errors_of(answer: Response) -> Errors:
+    """The errors of partitions in a response whose last field has the topics."""
+    *_, topics = answer.fields
+    return {partition: for_code(each.error_code) for partition, each in each_partition(getattr(answer, topics))}
+
+
+def _request_of_group(
+    request: Any,
+    doing: str,
+    backoff: Backoff,
+    timeout_s: float,
+    node_id: int | None,
+    attempts: float = inf,
+    read: Callable[[Any], dict[Any, type[BrokerResponseError]]] = _errors_of,
+) -> Dialogue[dict[Any, type[BrokerResponseError]]]:
+    """What ``read`` finds in the response of the coordinator of the request's group. Raises the group's error."""
+    group_id, what = request.group_id, f"{doing} {request.group_id}"
+
+    def ask(node: int) -> Dialogue[dict[Any, type[BrokerResponseError]]]:
+        answer: Any = yield from send(node, request)
+        raise_first(in_all(f"group {group_id}")(answer))
+        return read(answer)
+
     return (
-        yield from request_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
+        yield from request_coordinator(
+            group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id, attempts=attempts
+        )
     )
-
-
-def _fetched_group(
-    group_id: str, partitions: Sequence[TopicPartition] | None
-) -> OffsetFetchRequest.OffsetFetchRequestGroup:
-    topics = None
-    if partitions is not None:
-        topics = [
-            OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(partitions).items()
-        ]
-    return OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-
-
-def _offset_fetch_topics(partitions: Sequence[TopicPartition]) -> list[OffsetFetchRequest.OffsetFetchRequestTopic]:
-    return [
-        OffsetFetchRequest.OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
-        for topic, numbers in by_topic(partitions).items()
-    ]
 
 
 def _offsets(
@@ -554,14 +523,15 @@ def _offsets(
     if answer.error_code:
         return for_code(answer.error_code)("")
     found: Offsets = {}
-    for topic in answer.topics:
-        for each in topic.partitions:
-            if each.error_code:
-                return for_code(each.error_code)(f"{topic.name}-{each.partition_index}")
-            found[TopicPartition(topic.name, each.partition_index)] = OffsetAndMetadata(
-                each.committed_offset, each.metadata or "", each.committed_leader_epoch
-            )
+    for partition, each in each_partition(answer.topics):
+        if each.error_code:
+            return for_code(each.error_code)(f"{partition.topic}-{partition.partition}")
+        found[partition] = OffsetAndMetadata(each.committed_offset, each.metadata or "", each.committed_leader_epoch)
     return found
+
+
+def _topics_as(kind: type[S], partitions: Iterable[TopicPartition] | None) -> list[S] | None:
+    return None if partitions is None else topics_as(kind, by_topic(partitions))
 
 
 def _committed(number: int, offset: OffsetAndMetadata) -> OffsetCommitRequest.OffsetCommitRequestPartition:
@@ -654,31 +624,39 @@ def share_group_offsets(
 ) -> Dialogue[dict[str, ShareOffsets | BrokerResponseError]]:
     """As :func:`list_share_group_offsets`, each group's error in the place of its offsets."""
     wanted = {group: None if parts is None else list(parts) for group, parts in group_specs.items()}
+    message = DescribeShareGroupOffsetsRequest
 
     def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, ShareOffsets | BrokerResponseError]]:
+        # A group that does not exist is answered with no topics and no error (seen on 4.3.0).
         answer = yield from send(
-            # A group that does not exist is answered with no topics and no error (seen on 4.3.0).
-            node, DescribeShareGroupOffsetsRequest(groups=[_share_offsets(group, wanted[group]) for group in groups])
+            node,
+            message(
+                groups=[
+                    message.DescribeShareGroupOffsetsRequestGroup(
+                        group_id=group,
+                        topics=_topics_as(message.DescribeShareGroupOffsetsRequestTopic, wanted[group]),
+                    )
+                    for group in groups
+                ]
+            ),
         )
         found: dict[str, ShareOffsets | BrokerResponseError] = {}
         for group in answer.groups:
-            if group.error_code:
-                found[group.group_id] = result_of(group.error_code, group.error_message)
-                continue
-            parts = [(topic.topic_name, part) for topic in group.topics for part in topic.partitions]
+            parts = list(each_partition(group.topics))
             try:
                 raise_first(
-                    (part.error_code, part.error_message, f"{name}-{part.partition_index}") for name, part in parts
+                    (part.error_code, part.error_message, f"{partition.topic}-{partition.partition}")
+                    for partition, part in parts
                 )
             except BrokerResponseError as error:
                 found[group.group_id] = error
-                continue
-            found[group.group_id] = {
-                TopicPartition(name, part.partition_index): SharePartitionOffset(
-                    part.start_offset, part.lag, part.leader_epoch
-                )
-                for name, part in parts
-            }
+            else:
+                found[group.group_id] = {
+                    partition: SharePartitionOffset(part.start_offset, part.lag, part.leader_epoch)
+                    for partition, part in parts
+                }
+            if group.error_code:
+                found[group.group_id] = result_of(group.error_code, group.error_message)
         return found
 
     return (
@@ -706,37 +684,17 @@ def alter_share_group_offsets(
     for partition, offset in offsets.items():
         if not isinstance(offset, int) or offset < 0:
             raise IllegalArgumentError(f"{partition}: {offset!r}: an offset is a number, at least 0")
-    request = AlterShareGroupOffsetsRequest(
-        group_id=group_id,
-        topics=[
-            AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic(
-                topic_name=topic,
-                partitions=[
-                    AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition(
-                        partition_index=number, start_offset=offsets[TopicPartition(topic, number)]
-                    )
-                    for number in numbers
-                ],
-            )
-            for topic, numbers in by_topic(offsets).items()
-        ],
+    message = AlterShareGroupOffsetsRequest
+    topics = topics_as(
+        message.AlterShareGroupOffsetsRequestTopic,
+        by_topic(offsets),
+        lambda partition: message.AlterShareGroupOffsetsRequestPartition(
+            partition_index=partition.partition, start_offset=offsets[partition]
+        ),
     )
-
-    def ask(node: int) -> Dialogue[Errors]:
-        answer = yield from send(node, request)
-        raise_first([(answer.error_code, answer.error_message, f"group {group_id}")])
-        return {
-            TopicPartition(topic.topic_name, part.partition_index): for_code(part.error_code)
-            for topic in answer.responses
-            for part in topic.partitions
-        }
-
-    what = f"altering offsets of share group {group_id}"
-    return (
-        yield from request_coordinator(
-            group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id, attempts=attempts
-        )
-    )
+    request = message(group_id=group_id, topics=topics)
+    doing = "altering offsets of share group"
+    return (yield from _request_of_group(request, doing, backoff, timeout_s, node_id, attempts))
 
 
 def delete_share_group_offsets(
@@ -748,31 +706,12 @@ def delete_share_group_offsets(
         raise IllegalArgumentError(f"topics={topics!r}: a list of names; share groups forget whole topics")
     if not wanted:
         return {}
-    request = DeleteShareGroupOffsetsRequest(
-        group_id=group_id,
-        topics=[
-            DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in wanted
-        ],
-    )
+    message = DeleteShareGroupOffsetsRequest
+    gone = [message.DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in wanted]
+    request = message(group_id=group_id, topics=gone)
 
-    def ask(node: int) -> Dialogue[dict[str, type[BrokerResponseError]]]:
-        answer = yield from send(node, request)
-        raise_first([(answer.error_code, answer.error_message, f"group {group_id}")])
+    def read(answer: DeleteShareGroupOffsetsResponse) -> dict[str, type[BrokerResponseError]]:
         return {topic.topic_name: for_code(topic.error_code) for topic in answer.responses}
 
-    what = f"deleting offsets of share group {group_id}"
-    return (
-        yield from request_coordinator(group_id, ask, what=what, backoff=backoff, timeout_s=timeout_s, node_id=node_id)
-    )
-
-
-def _share_offsets(
-    group_id: str, partitions: Sequence[TopicPartition] | None
-) -> DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup:
-    topics = None
-    if partitions is not None:
-        topics = [
-            DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=numbers)
-            for topic, numbers in by_topic(partitions).items()
-        ]
-    return DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
+    doing = "deleting offsets of share group"
+    return (yield from _request_of_group(request, doing, backoff, timeout_s, node_id, read=read))

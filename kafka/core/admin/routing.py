@@ -27,7 +27,6 @@ from kafka.errors import (
     for_code,
 )
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from kafka.protocol.metadata import MetadataResponse
 from kafka.structs import TopicPartition
 from kafka.validation import list_of, partition_of
 from kafka.wire.message import Request
@@ -68,8 +67,7 @@ def request_leaders(
         if node_id is not None:
             by_node[node_id] = left
         else:
-            answer = yield from metadata_of(sorted({partition.topic for partition in left}))
-            for partition, leader in _leaders(answer, left).items():
+            for partition, leader in (yield from _find_leaders(left)).items():
                 if isinstance(leader, int):
                     by_node.setdefault(leader, []).append(partition)
                 elif type(leader) in TRANSIENT and waits_for_leaders:
@@ -107,24 +105,20 @@ def results_or_raise(found: Mapping[TopicPartition, T | BrokerResponseError]) ->
     return answers
 
 
-def _leaders(
-    answer: MetadataResponse, wanted: Iterable[TopicPartition]
-) -> dict[TopicPartition, int | BrokerResponseError]:
-    topics = {topic.name: topic for topic in answer.topics}
+def _find_leaders(wanted: Sequence[TopicPartition]) -> Dialogue[dict[TopicPartition, int | BrokerResponseError]]:
+    answer = yield from metadata_of(sorted({partition.topic for partition in wanted}))
+    errors = {topic.name: topic.error_code for topic in answer.topics}
+    leaders = {(topic.name, one.partition_index): one.leader_id for topic in answer.topics for one in topic.partitions}
     found: dict[TopicPartition, int | BrokerResponseError] = {}
     for partition in wanted:
-        topic = topics.get(partition.topic)
-        if topic is not None and topic.error_code:
-            found[partition] = for_code(topic.error_code)(f"topic {partition.topic}")
-            continue
-        entries = [] if topic is None else topic.partitions
-        leader = next((each.leader_id for each in entries if each.partition_index == partition.partition), None)
-        if leader is None:
+        if errors.get(partition.topic):
+            found[partition] = for_code(errors[partition.topic])(f"topic {partition.topic}")
+        elif partition not in leaders:
             found[partition] = UnknownTopicOrPartitionError(f"there is no {partition.topic}-{partition.partition}")
-        elif leader < 0:
+        elif leaders[partition] < 0:
             found[partition] = LeaderNotAvailableError(f"{partition.topic}-{partition.partition} has no leader now")
         else:
-            found[partition] = leader
+            found[partition] = leaders[partition]
     return found
 
 
@@ -245,21 +239,18 @@ def find_coordinators(
         pass
     found: dict[str, int | BrokerResponseError] = {}
     for group_id in group_ids:
+
+        def build(version: int, key: str = group_id) -> FindCoordinatorRequest:
+            return FindCoordinatorRequest(key=key, key_type=kind) if version else FindCoordinatorRequest(key=key)
+
         of_one: FindCoordinatorResponse = yield from send(
             AnyNode(),
-            _by_one_key(group_id, kind),
+            ByVersion(FindCoordinatorRequest, build),
             min_version=0 if kind is CoordinatorType.GROUP else 1,  # version 0 knows groups only
             max_version=_SEVERAL_KEYS_SINCE - 1,
         )
         found[group_id] = _node_or_error(of_one)
     return found
-
-
-def _by_one_key(group_id: str, kind: CoordinatorType) -> ByVersion[FindCoordinatorResponse]:
-    def build(version: int) -> FindCoordinatorRequest:
-        return FindCoordinatorRequest(key=group_id, key_type=kind) if version else FindCoordinatorRequest(key=group_id)
-
-    return ByVersion(FindCoordinatorRequest, build)
 
 
 def _node_or_error(

@@ -175,8 +175,9 @@ def described(group_id: str, state: str, code: int = 0) -> DescribeGroupsRespons
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("next_code", [69, 35])
 @pytest.mark.parametrize(("state", "code"), [("Dead", 0), ("Dead", 69), ("", 69)])
-def test_a_group_that_one_api_does_not_know_is_asked_of_the_next(state: str, code: int) -> None:
+def test_a_group_that_one_api_does_not_know_is_asked_of_the_next(state: str, code: int, next_code: int) -> None:
     brokers = Brokers({"old": 1, "new": 1, "none": 1})
     brokers.handlers[DescribeGroupsRequest] = lambda step, request: DescribeGroupsResponse(
         groups=[described(each, *(("Stable", 0) if each == "old" else (state, code))) for each in request.groups]
@@ -185,8 +186,8 @@ def test_a_group_that_one_api_does_not_know_is_asked_of_the_next(state: str, cod
         throttle_time_ms=0,
         groups=[
             ConsumerGroupDescribeResponse.DescribedGroup(
-                error_code=0 if each == "new" else 69, group_id=each, group_state="Empty" if each == "new" else "Dead",
-                group_epoch=4, assignment_epoch=4, assignor_name="uniform", members=[],
+                error_code=0 if each == "new" else next_code, group_id=each, group_epoch=4, assignment_epoch=4,
+                group_state="Empty" if each == "new" else "Dead", assignor_name="uniform", members=[],
             )
             for each in request.group_ids
         ],
