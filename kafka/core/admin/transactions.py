@@ -1,20 +1,31 @@
-"""Dialogues about transactions: what their coordinators know of them (KIP-664).
+"""Dialogues about transactions (KIP-664).
 
-    list_transactions       what each broker coordinates
-    describe_transactions   what the coordinator of each transactional id knows of it
-
-What partitions know of them is ``producers``'s; an end by hand ``aborting``'s; hanging ones ``hanging``'s.
+    list_transactions           what each broker coordinates
+    describe_transactions       what the coordinator of each transactional id knows of it
+    describe_producers          what partitions remember of their producers
+    abort_transaction           an end by hand, in one partition
+    find_hanging_transactions   those that no coordinator is going to end
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
-from kafka.core.admin.cluster import broker_ids_of_the_cluster
-from kafka.core.admin.responses import TRANSIENT, raise_first, request_brokers, requiring_release, time_left
+from kafka.core.admin.cluster import broker_ids_of_the_cluster, request_each_broker
+from kafka.core.admin.responses import (
+    TRANSIENT,
+    each_partition,
+    raise_first,
+    request_brokers,
+    requiring_release,
+    result_of,
+    time_left,
+    to_dict,
+    topics_as,
+)
 from kafka.core.admin.routing import (
     Build,
     Read,
@@ -58,9 +69,7 @@ from kafka.protocol.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
     ListTransactionsRequest,
-    ListTransactionsResponse,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
@@ -112,23 +121,23 @@ def list_transactions(
             wanted = yield from broker_ids_of_the_cluster()
         asked = [broker for broker in wanted if broker not in found]
         try:
-            answers = yield from request_brokers([Send(broker, request, min_version=least) for broker in asked])
+            answers = yield from request_each_broker(asked, request, least)
         except UnknownBrokerIdError as error:
             if given_ids is not None:
                 raise
             raise KafkaConnectionError(f"{call}: {error}") from error
-        for broker, answer in zip(asked, answers, strict=True):
+        for broker, answer in answers:
             if answer.unknown_state_filters:
                 raise UnsupportedVersionError(
                     f"{call}: node {broker} knows no state {', '.join(answer.unknown_state_filters)}:"
                     " leave it out of state_filters"
                 )
             if not answer.error_code:
-                found[broker] = [_transaction_listing(row) for row in answer.transaction_states]
-        raise_first(
-            (answer.error_code, None, f"{call} at node {broker}")
-            for broker, answer in zip(asked, answers, strict=True)
-        )
+                found[broker] = [
+                    TransactionListing(name, producer_id, TransactionState.of(state))
+                    for name, producer_id, state in (to_dict(row).values() for row in answer.transaction_states)
+                ]
+        raise_first((answer.error_code, None, f"{call} at node {broker}") for broker, answer in answers)
         return wanted
 
     heard = yield from requiring_release(
@@ -150,10 +159,6 @@ def _duration_ms(given: float) -> int:
     return int(given)
 
 
-def _transaction_listing(row: ListTransactionsResponse.TransactionState) -> TransactionListing:
-    return TransactionListing(row.transactional_id, row.producer_id, TransactionState.of(row.transaction_state))
-
-
 def describe_transactions(
     transactional_ids: Iterable[str], *, backoff: Backoff, timeout_s: float = 30.0
 ) -> Dialogue[dict[str, TransactionDescription]]:
@@ -171,7 +176,20 @@ def descriptions(
     def ask(node: int, names: Sequence[str]) -> Dialogue[Mapping[str, TransactionDescription | BrokerResponseError]]:
         request = DescribeTransactionsRequest(transactional_ids=list(names))
         (answer,) = yield from request_brokers([Send(node, request)])
-        return {row.transactional_id: _transaction_description(node, row) for row in answer.transaction_states}
+        return {
+            row.transactional_id: for_code(row.error_code)("")
+            if row.error_code
+            else TransactionDescription(
+                node,
+                TransactionState.of(row.transaction_state),
+                row.producer_id,
+                row.producer_epoch,
+                row.transaction_timeout_ms,
+                row.transaction_start_time_ms,
+                {TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions},
+            )
+            for row in answer.transaction_states
+        }
 
     asking = request_coordinators(
         transactional_ids,
@@ -184,26 +202,7 @@ def descriptions(
     return (yield from requiring_release("3.0", asking))
 
 
-def _transaction_description(
-    node: int, row: DescribeTransactionsResponse.TransactionState
-) -> TransactionDescription | BrokerResponseError:
-    if row.error_code:
-        return for_code(row.error_code)("")
-    return TransactionDescription(
-        node,
-        TransactionState.of(row.transaction_state),
-        row.producer_id,
-        row.producer_epoch,
-        row.transaction_timeout_ms,
-        row.transaction_start_time_ms,
-        {TopicPartition(topic.topic, number) for topic in row.topics for number in topic.partitions},
-    )
-
-
-# What partitions remember of their producers (KIP-664).
-
-
-_Producers = dict[TopicPartition, "PartitionProducerState | BrokerResponseError"]
+# What partitions remember of their producers.
 
 
 def describe_producers(
@@ -230,36 +229,19 @@ def describe_producers(
 
 def producers_request(partitions: Iterable[TopicPartition]) -> DescribeProducersRequest:
     """Asks for the producers of these."""
-    return DescribeProducersRequest(
-        topics=[
-            DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=numbers)
-            for topic, numbers in by_topic(partitions).items()
-        ]
-    )
+    return DescribeProducersRequest(topics=topics_as(DescribeProducersRequest.TopicRequest, by_topic(partitions)))
 
 
-def read_producers(answer: DescribeProducersResponse) -> _Producers:
+def read_producers(
+    answer: DescribeProducersResponse,
+) -> dict[TopicPartition, PartitionProducerState | BrokerResponseError]:
     """What each partition has told, or its error."""
-    found: _Producers = {}
-    for topic in answer.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, each.partition_index)
-            if each.error_code:
-                found[partition] = for_code(each.error_code)(each.error_message or "")
-            else:
-                found[partition] = PartitionProducerState([_producer(row) for row in each.active_producers])
-    return found
-
-
-def _producer(row: DescribeProducersResponse.ProducerState) -> ProducerState:
-    return ProducerState(
-        row.producer_id,
-        row.producer_epoch,
-        row.last_sequence,
-        row.last_timestamp,
-        row.coordinator_epoch,
-        row.current_txn_start_offset,
-    )
+    return {
+        partition: result_of(each.error_code, each.error_message)
+        if each.error_code
+        else PartitionProducerState([ProducerState(*to_dict(row).values()) for row in each.active_producers])
+        for partition, each in each_partition(answer.topics)
+    }
 
 
 # The end of a transaction by hand: a marker for one partition, without the coordinator (KIP-664).
@@ -381,9 +363,18 @@ class _Abort:
     def _mark(self) -> Dialogue[None]:
         """Tries nothing twice."""
 
+        message, spec = WriteTxnMarkersRequest, self._spec
+
         def build(partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
             self._is_sent = True
-            return _abort_request(self._spec, partitions, self._coordinator_epoch)
+            marker = message.WritableTxnMarker(
+                producer_id=spec.producer_id,
+                producer_epoch=spec.producer_epoch,
+                transaction_result=False,
+                topics=topics_as(message.WritableTxnMarkerTopic, by_topic(partitions)),
+                coordinator_epoch=self._coordinator_epoch,
+            )
+            return message(markers=[marker])
 
         try:
             yield from self._ask(build, _read_markers)
@@ -411,29 +402,11 @@ def _transaction(row: ProducerState | None) -> tuple[int, int] | None:
     return None if row is None else (row.producer_epoch, row.current_transaction_start_offset)
 
 
-def _abort_request(
-    spec: AbortTransactionSpec, partitions: Iterable[TopicPartition], coordinator_epoch: int
-) -> WriteTxnMarkersRequest:
-    topics = [
-        WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
-        for topic, numbers in by_topic(partitions).items()
-    ]
-    marker = WriteTxnMarkersRequest.WritableTxnMarker(
-        producer_id=spec.producer_id,
-        producer_epoch=spec.producer_epoch,
-        transaction_result=False,
-        topics=topics,
-        coordinator_epoch=coordinator_epoch,
-    )
-    return WriteTxnMarkersRequest(markers=[marker])
-
-
 def _read_markers(answer: WriteTxnMarkersResponse) -> dict[TopicPartition, bool | BrokerResponseError]:
     return {
-        TopicPartition(topic.name, each.partition_index): for_code(each.error_code)("") if each.error_code else True
+        partition: for_code(each.error_code)("") if each.error_code else True
         for marker in answer.markers
-        for topic in marker.topics
-        for each in topic.partitions
+        for partition, each in each_partition(marker.topics)
     }
 
 
@@ -514,24 +487,17 @@ def find_hanging_transactions(
     seen = yield from _open_transactions(led, **(yield from limits()))
     old = [each for each in seen if each.producer.last_timestamp <= begun_before_ms]
     writers = {each.producer.producer_id for each in old}
-    listed = yield from list_transactions(**(yield from limits()))
-    names = [
-        row.transactional_id
-        for broker, rows in listed.items()
-        for row in rows
-        if row.state in _LIVE and (given_ids is None or broker in given_ids or row.producer_id in writers)
-    ]
-    live = yield from _live_transactions(names, **(yield from limits()))
+    _, live = yield from _live_transactions(given_ids, writers, limits)
     overdue = [
-        _hanging_transaction(
-            name,
-            known.producer_id,
-            known.producer_epoch,
-            known.state,
-            now_ms - known.transaction_start_time_ms,
-            known.coordinator_id,
-            known.topic_partitions,
-        )
+        {
+            "transactional_id": name,
+            "producer_id": known.producer_id,
+            "producer_epoch": known.producer_epoch,
+            "state": known.state.value,
+            "age_ms": int(now_ms - known.transaction_start_time_ms),
+            "coordinator_id": known.coordinator_id,
+            "topic_partitions": sorted(known.topic_partitions),
+        }
         for name, known in live.items()
         if 0 <= known.transaction_start_time_ms <= begun_before_ms
         and (given_ids is None or known.coordinator_id in given_ids)
@@ -546,30 +512,30 @@ def find_hanging_transactions(
     if not still:
         return overdue
     yield from _wait_for_coordinators(**(yield from limits()))
-    listed = yield from list_transactions(**(yield from limits()))
-    writers = {each.producer.producer_id for each in still}
-    names = [
-        row.transactional_id
-        for rows in listed.values()
-        for row in rows
-        if row.state in _LIVE and row.producer_id in writers
-    ]
-    live = yield from _live_transactions(names, **(yield from limits()))
+    listed, live = yield from _live_transactions((), {each.producer.producer_id for each in still}, limits)
     return overdue + _orphans(_known_to_nobody(still, live), listed, now_ms)
 
 
 def _live_transactions(
-    names: Iterable[str], *, backoff: Backoff, timeout_s: float
-) -> Dialogue[dict[str, TransactionDescription]]:
-    """Those of these transactional ids that have a transaction that is not over."""
+    broker_ids: Sequence[int] | None, writers: Container[int], limits: Callable[[], Dialogue[dict[str, Any]]]
+) -> Dialogue[tuple[dict[int, list[TransactionListing]], dict[str, TransactionDescription]]]:
+    """What each broker coordinates; and the transactions that are not over of transactional ids that these brokers
+    (None: all) coordinate, or of these producers."""
+    listed = yield from list_transactions(**(yield from limits()))
+    names = [
+        row.transactional_id
+        for broker, rows in listed.items()
+        for row in rows
+        if row.state in _LIVE and (broker_ids is None or broker in broker_ids or row.producer_id in writers)
+    ]
     found: dict[str, TransactionDescription] = {}
-    for name, known in (yield from descriptions(sorted(names), backoff, timeout_s)).items():
+    for name, known in (yield from descriptions(sorted(names), **(yield from limits()))).items():
         if isinstance(known, TransactionDescription):
             if known.state in _LIVE:
                 found[name] = known
         elif not isinstance(known, TransactionalIdNotFoundError):  # else it went meanwhile
             result_or_raise(known, name, CoordinatorType.TRANSACTION)
-    return found
+    return listed, found
 
 
 def _known_to_nobody(
@@ -607,32 +573,18 @@ def _orphans(
     found = []
     for (producer_id, epoch), theirs in by_producer.items():
         broker, owner = owners.get(producer_id, (_NOBODY, None))
-        name, state = (None, TransactionState.UNKNOWN) if owner is None else (owner.transactional_id, owner.state)
-        age_ms = now_ms - max(each.producer.last_timestamp for each in theirs)
         found.append(
-            _hanging_transaction(name, producer_id, epoch, state, age_ms, broker, [each.partition for each in theirs])
+            {
+                "transactional_id": None if owner is None else owner.transactional_id,
+                "producer_id": producer_id,
+                "producer_epoch": epoch,
+                "state": (TransactionState.UNKNOWN if owner is None else owner.state).value,
+                "age_ms": int(now_ms - max(each.producer.last_timestamp for each in theirs)),
+                "coordinator_id": broker,
+                "topic_partitions": sorted(each.partition for each in theirs),
+            }
         )
     return found
-
-
-def _hanging_transaction(
-    name: str | None,
-    producer_id: int,
-    producer_epoch: int,
-    state: TransactionState,
-    age_ms: float,
-    coordinator_id: int,
-    partitions: Iterable[TopicPartition],
-) -> dict[str, Any]:
-    return {
-        "transactional_id": name,
-        "producer_id": producer_id,
-        "producer_epoch": producer_epoch,
-        "state": state.value,
-        "age_ms": int(age_ms),
-        "coordinator_id": coordinator_id,
-        "topic_partitions": sorted(partitions),
-    }
 
 
 def _led_by(broker_ids: Sequence[int] | None, *, backoff: Backoff, timeout_s: float) -> Dialogue[list[TopicPartition]]:
