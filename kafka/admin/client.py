@@ -155,37 +155,11 @@ def blocking(dialogue: Callable[..., Dialogue[Any]], result: Callable[[Any], Any
     return make
 
 
-def _names_by_group(found: Mapping[str, type[BrokerResponseError]]) -> dict[str, str]:
-    return {group: "OK" if error is NoError else error.__name__ for group, error in found.items()}
-
-
-def _pairs(found: Mapping[str, type[BrokerResponseError]]) -> list[tuple[str, type[BrokerResponseError]]]:
-    return list(found.items())
-
-
 def _made_acls(found: Iterable[tuple[ACL, BrokerResponseError]]) -> dict[str, list[Any]]:
     return {
         "succeeded": [acl for acl, error in found if isinstance(error, NoError)],
         "failed": [type(error) for _, error in found if not isinstance(error, NoError)],
     }
-
-
-def _with_no_error(found: list[ACL]) -> tuple[list[ACL], type[NoError]]:
-    return found, NoError
-
-
-def _removed_acls(
-    found: Iterable[tuple[ACLFilter, list[ACL], BrokerResponseError]],
-) -> list[tuple[ACLFilter, list[ACL], type[BrokerResponseError]]]:
-    return [(each, removed, type(error)) for each, removed, error in found]
-
-
-def _texts_by_user(found: Mapping[str, BrokerResponseError]) -> dict[str, str | None]:
-    return {user: text_of(error) for user, error in found.items()}
-
-
-def _texts_by_feature(found: Mapping[str, BrokerResponseError]) -> dict[str, str]:
-    return {name: "OK" if isinstance(error, NoError) else str(error) for name, error in found.items()}
 
 
 # -- arguments and results ---------------------------------------------------------------------------------------------
@@ -209,14 +183,8 @@ def _information(group_id: str, group: dict[str, Any]) -> GroupInformation:
     consumer group protocol (KIP-848) have their type and assignor where classic ones have the protocol's type and
     name."""
     members = [
-        MemberInformation(
-            member["member_id"],
-            member["client_id"],
-            member["client_host"],
-            _metadata(member),
-            _assignment(member),
-        )
-        for member in group["members"]
+        MemberInformation(each["member_id"], each["client_id"], each["client_host"], _metadata(each), _assignment(each))
+        for each in group["members"]
     ]
     return GroupInformation(
         0,
@@ -289,14 +257,9 @@ class KafkaAdminClient(HasTelemetry):
         """Create topics: NewTopic, names, or ``{name: {"num_partitions", "replication_factor", "assignments",
         "configs"}}``. Returns ``{"topics": [{"name", "topic_id", "error_code", ...}]}``; raises the first error unless
         ``raise_errors`` is False. ``wait_for_metadata``: until every partition has a leader."""
-        result = self._run(
-            dialogues.create_topics(
-                new_topics,
-                **self._limits_within(timeout_ms),
-                validate_only=validate_only,
-                raise_errors=raise_errors,
-            )
-        )
+        limits = self._limits(timeout_ms)
+        creating = dialogues.create_topics(new_topics, **limits, validate_only=validate_only, raise_errors=raise_errors)
+        result = self._run(creating)
         if wait_for_metadata and not validate_only:
             self.wait_for_topics([topic["name"] for topic in result["topics"] if not topic["error_code"]])
         return result
@@ -327,7 +290,7 @@ class KafkaAdminClient(HasTelemetry):
         """Delete what lies before an offset (-1: all): ``{partition: {"low_watermark", ...}}``.
         UnknownTopicOrPartitionError, before anything is deleted, when one is not there. ``partition_leader_id`` means
         nothing: each request goes to the partition's leader."""
-        return self._run(dialogues.delete_records(records_to_delete, **self._limits_within(timeout_ms)))
+        return self._run(dialogues.delete_records(records_to_delete, **self._limits(timeout_ms)))
 
     @blocking(dialogues.list_topics)
     def list_topics(self) -> Result[list[str]]: ...
@@ -345,7 +308,7 @@ class KafkaAdminClient(HasTelemetry):
         config_filter: ConfigFilterType | str = ConfigFilterType.MODIFIED,
     ) -> Result[Described]: ...
 
-    @blocking(dialogues.alter_configs, result=as_texts)
+    @blocking(dialogues.alter_configs, as_texts)
     def alter_configs(
         self,
         config_resources: Iterable[ConfigResource],
@@ -361,41 +324,31 @@ class KafkaAdminClient(HasTelemetry):
         broker refuses is no exception, but the error's text in place of "OK".
         """
 
+    @blocking(dialogues.list_config_resources)
+    def list_config_resources(
+        self, resource_types: Iterable[ConfigResourceType | str | int] | None = None
+    ) -> Result[dict[str, list[str]]]: ...
+
+    @blocking(dialogues.reset_configs, as_texts)
+    def reset_configs(
+        self,
+        config_resources: Iterable[ConfigResource],
+        validate_only: bool = False,
+        raise_on_unknown: bool = True,
+        incremental: bool | None = None,
+    ) -> Result[dict[str, dict[str, str]]]:
+        """Let settings fall back to their defaults: those that a resource names as ``configs``, or all that were set
+        for it. Returns ``{"topic": {NAME: "OK"}}``; raises the first error, and with ``raise_on_unknown``
+        IllegalArgumentError for a name that is none of a setting that can be altered. ``incremental`` False, and before
+        2.3: everything is replaced by what was set without these."""
+
     # -- cluster -------------------------------------------------------------------------------------------------------
 
     @blocking(dialogues.describe_cluster)
     def describe_cluster(self) -> Result[dict[str, Any]]: ...
 
-    # -- the end -------------------------------------------------------------------------------------------------------
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """All settings as they are in force, by name: a copy. ``bootstrap_servers`` as they were given."""
-        return dict(self._config)
-
-    def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """What was measured, as ``{group: {name: number}}``; ``raw``: the metrics themselves, as ``{MetricName:
-        KafkaMetric}``. Empty with ``metrics_enabled=False``. See ``kafka/client/metrics.py``."""
-        if self._metrics is None:
-            return {}
-        return self._metrics.raw() if raw else self._metrics.by_group()
-
-    def close(self) -> None:
-        """Let go of the connections. Any number of times."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._end_telemetry()
-            if self._metrics is not None:
-                self._metrics.close()
-            self._host.close()
-
-    def __enter__(self) -> KafkaAdminClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    @blocking(dialogues.describe_metadata_quorum)
+    def describe_metadata_quorum(self) -> Result[dict[str, Any]]: ...
 
     # -- groups --------------------------------------------------------------------------------------------------------
 
@@ -418,7 +371,7 @@ class KafkaAdminClient(HasTelemetry):
     def list_group_offsets(self, group_specs: Specs) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Committed offsets: ``{group: {partition: OffsetAndMetadata}}``. Takes names of groups, or ``{group:
         partitions}``, None for all. Raises the first error."""
-        return self._run(dialogues.list_group_offsets(_specs(group_specs), **self._limits))
+        return self._run(dialogues.list_group_offsets(_specs(group_specs), **self._limits()))
 
     @blocking(dialogues.alter_group_offsets)
     def alter_group_offsets(
@@ -441,7 +394,10 @@ class KafkaAdminClient(HasTelemetry):
         self, group_id: str, partitions: Iterable[TopicPartition], group_coordinator_id: int | None = None
     ) -> Result[dict[TopicPartition, type[BrokerResponseError]]]: ...
 
-    @blocking(dialogues.delete_groups, result=_names_by_group)
+    @blocking(
+        dialogues.delete_groups,
+        lambda found: {group: "OK" if error is NoError else error.__name__ for group, error in found.items()},
+    )
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> Result[dict[str, str]]:
@@ -463,7 +419,7 @@ class KafkaAdminClient(HasTelemetry):
     def list_share_group_offsets(self, group_specs: Specs) -> dict[str, dict[TopicPartition, SharePartitionOffset]]:
         """Where share groups stand: ``{group: {partition: SharePartitionOffset(start_offset, lag, leader_epoch)}}``
         (KIP-1226). Takes what :meth:`list_group_offsets` takes. Raises the first error."""
-        return self._run(dialogues.list_share_group_offsets(_specs(group_specs), **self._limits))
+        return self._run(dialogues.list_share_group_offsets(_specs(group_specs), **self._limits()))
 
     @blocking(dialogues.alter_share_group_offsets)
     def alter_share_group_offsets(
@@ -504,9 +460,9 @@ class KafkaAdminClient(HasTelemetry):
         """Committed offsets of one group, all or of ``partitions``. kafka-python 2's; :meth:`list_group_offsets` takes
         several groups."""
         specs = {group_id: partitions}
-        return self._run(dialogues.list_group_offsets(specs, node_id=group_coordinator_id, **self._limits))[group_id]
+        return self._run(dialogues.list_group_offsets(specs, node_id=group_coordinator_id, **self._limits()))[group_id]
 
-    @blocking(dialogues.delete_groups, result=_pairs)
+    @blocking(dialogues.delete_groups, lambda found: list(found.items()))
     def delete_consumer_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> Result[list[tuple[str, type[BrokerResponseError]]]]:
@@ -553,34 +509,9 @@ class KafkaAdminClient(HasTelemetry):
         self, replica_assignments: Mapping[TopicPartitionReplica | tuple[str, int, int], str]
     ) -> Result[dict[TopicPartitionReplica, type[BrokerResponseError]]]: ...
 
-    # -- controllers ---------------------------------------------------------------------------------------------------
-
-    @blocking(dialogues.describe_metadata_quorum)
-    def describe_metadata_quorum(self) -> Result[dict[str, Any]]: ...
-
-    # -- settings ------------------------------------------------------------------------------------------------------
-
-    @blocking(dialogues.list_config_resources)
-    def list_config_resources(
-        self, resource_types: Iterable[ConfigResourceType | str | int] | None = None
-    ) -> Result[dict[str, list[str]]]: ...
-
-    @blocking(dialogues.reset_configs, result=as_texts)
-    def reset_configs(
-        self,
-        config_resources: Iterable[ConfigResource],
-        validate_only: bool = False,
-        raise_on_unknown: bool = True,
-        incremental: bool | None = None,
-    ) -> Result[dict[str, dict[str, str]]]:
-        """Let settings fall back to their defaults: those that a resource names as ``configs``, or all that were set
-        for it. Returns ``{"topic": {NAME: "OK"}}``; raises the first error, and with ``raise_on_unknown``
-        IllegalArgumentError for a name that is none of a setting that can be altered. ``incremental`` False, and before
-        2.3: everything is replaced by what was set without these."""
-
     # -- access rules and users ----------------------------------------------------------------------------------------
 
-    @blocking(dialogues.create_acls, result=_made_acls)
+    @blocking(dialogues.create_acls, _made_acls)
     def create_acls(self, acls: Iterable[ACL]) -> Result[dict[str, list[Any]]]:
         """Make rules: ``{"succeeded": [ACL], "failed": [error class]}``, in the order of ``acls``; a rule that is there
         already succeeds. What failed is what ``succeeded`` lacks; ``run(dialogues.create_acls(acls,
@@ -588,12 +519,14 @@ class KafkaAdminClient(HasTelemetry):
         (SecurityDisabledError) and, for a while, do not know of a rule that was just made. Since 0.11; patterns 2.0,
         rules about users 3.3."""
 
-    @blocking(dialogues.describe_acls, result=_with_no_error)
+    @blocking(dialogues.describe_acls, lambda found: (found, NoError))
     def describe_acls(self, acl_filter: ACLFilter) -> Result[tuple[list[ACL], type[NoError]]]:
         """The rules that a filter matches, and NoError. Raises the broker's error: SecurityDisabledError,
         ClusterAuthorizationFailedError."""
 
-    @blocking(dialogues.delete_acls, result=_removed_acls)
+    @blocking(
+        dialogues.delete_acls, lambda found: [(each, removed, type(error)) for each, removed, error in found]
+    )
     def delete_acls(
         self, acl_filters: Iterable[ACLFilter]
     ) -> Result[list[tuple[ACLFilter, list[ACL], type[BrokerResponseError]]]]:
@@ -606,7 +539,10 @@ class KafkaAdminClient(HasTelemetry):
         self, users: Iterable[str] | None = None
     ) -> Result[dict[str, dict[str, Any]]]: ...
 
-    @blocking(dialogues.alter_user_scram_credentials, result=_texts_by_user)
+    @blocking(
+        dialogues.alter_user_scram_credentials,
+        lambda found: {user: text_of(error) for user, error in found.items()},
+    )
     def alter_user_scram_credentials(
         self, alterations: Iterable[UserScramCredentialDeletion | UserScramCredentialUpsertion]
     ) -> Result[dict[str, str | None]]:
@@ -655,7 +591,10 @@ class KafkaAdminClient(HasTelemetry):
     @blocking(dialogues.describe_features)
     def describe_features(self, send_request_to_controller: bool = False) -> Result[dict[str, dict[str, Any]]]: ...
 
-    @blocking(dialogues.update_features, result=_texts_by_feature)
+    @blocking(
+        dialogues.update_features,
+        lambda found: {name: "OK" if isinstance(error, NoError) else str(error) for name, error in found.items()},
+    )
     def update_features(
         self, feature_updates: FeatureUpdates, validate_only: bool = False, timeout_ms: float | None = 60000
     ) -> Result[dict[str, str]]:
@@ -690,10 +629,10 @@ class KafkaAdminClient(HasTelemetry):
             if client.cluster.broker_metadata(broker_id) is None:
                 raise UnknownBrokerIdError(f"node {broker_id}: not in the cluster's metadata")
 
-        yield from retrying(find, what="looking for the broker", **self._limits)
+        yield from retrying(find, what="looking for the broker", **self._limits())
         target = AnyNode() if broker_id is None else broker_id
         try:
-            return (yield from request_api_versions(target, software=client.software, **self._limits))
+            return (yield from request_api_versions(target, software=client.software, **self._limits()))
         except IncompatibleBrokerVersion:
             return client.api_ranges()  # from its greeting: one of such a cluster is as good as another
 
@@ -710,16 +649,42 @@ class KafkaAdminClient(HasTelemetry):
         """What dialogues take as ``backoff``: the waits between attempts, from ``retry_backoff_ms`` on."""
         return self._host.client.retry_backoff
 
-    @property
-    def _limits(self) -> dict[str, Any]:
-        """What every dialogue takes."""
-        return {"backoff": self.retry_backoff, "timeout_s": self._timeout_s}
-
-    def _limits_within(self, timeout_ms: float | None) -> dict[str, Any]:
-        """The same for a call that was given a time of its own; None or 0: as any other."""
-        return {**self._limits, "timeout_s": timeout_seconds(timeout_ms, self._timeout_s)}
+    def _limits(self, timeout_ms: float | None = None) -> dict[str, Any]:
+        """What every dialogue takes. ``timeout_ms`` None or 0: ``request_timeout_ms``."""
+        return {"backoff": self.retry_backoff, "timeout_s": timeout_seconds(timeout_ms, self._timeout_s)}
 
     def _run(self, dialogue: Dialogue[T]) -> T:
         run: Any = self._host.client.run
         value: T = self._host.call(run, dialogue)
         return value
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All settings as they are in force, by name: a copy. ``bootstrap_servers`` as they were given."""
+        return dict(self._config)
+
+    def metrics(self, raw: bool = False) -> dict[Any, Any]:
+        """What was measured, as ``{group: {name: number}}``; ``raw``: the metrics themselves, as ``{MetricName:
+        KafkaMetric}``. Empty with ``metrics_enabled=False``. See ``kafka/client/metrics.py``."""
+        if self._metrics is None:
+            return {}
+        return self._metrics.raw() if raw else self._metrics.by_group()
+
+    def close(self) -> None:
+        """Let go of the connections. Any number of times."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._end_telemetry()
+            if self._metrics is not None:
+                self._metrics.close()
+            self._host.close()
+
+    def __enter__(self) -> KafkaAdminClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
