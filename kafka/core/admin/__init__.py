@@ -12,7 +12,9 @@
     scram.py         users of SCRAM
     features.py      levels of features, and the API versions of brokers
 
-Another call is a dialogue here and a method of ``kafka.admin.KafkaAdminClient`` that runs it.
+Another call is a dialogue here, a name in ``kafka.admin.dialogues``, and a declaration in
+``kafka.admin.KafkaAdminClient``, from which ``blocking`` makes the method that runs it. An API whose errors are in its
+response is a row, ``AdminApi``, too.
 """
 
 from __future__ import annotations
