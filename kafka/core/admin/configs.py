@@ -259,7 +259,8 @@ def list_config_resources(
     answer = yield from request_api(_LIST, request, backoff, timeout_s, min_version=1 if has_others else None)
     found: dict[str, list[str]] = {}
     for resource in answer.config_resources:
-        found.setdefault(_type_name(resource.resource_type), []).append(resource.resource_name)
+        kind = known(ConfigResourceType, resource.resource_type).name.lower()
+        found.setdefault(kind, []).append(resource.resource_name)
     return found
 
 
@@ -269,10 +270,6 @@ def as_texts(altered: Altered) -> dict[str, dict[str, str]]:
         kind: {name: "OK" if isinstance(error, NoError) else str(error) for name, error in named.items()}
         for kind, named in altered.items()
     }
-
-
-def _type_name(number: int) -> str:
-    return known(ConfigResourceType, number).name.lower()
 
 
 def _checked_resources(given: Iterable[ConfigResource]) -> list[ConfigResource]:

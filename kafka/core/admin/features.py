@@ -82,7 +82,12 @@ def update_features(
     What is about the whole request is raised, and since 4.0 every error is (InvalidUpdateVersionError,
     ClusterAuthorizationFailedError): either all levels change or none. Brokers since 2.7; ``validate_only`` since 3.3.
     """
-    updates = _checked_updates(feature_updates)
+    if not isinstance(feature_updates, Mapping):
+        raise IllegalArgumentError("feature_updates: {feature: level} or {feature: (upgrade type, level)}")
+    updates = {}
+    for name, wanted in feature_updates.items():
+        kind, level = wanted if isinstance(wanted, tuple) and len(wanted) == 2 else (UpdateFeatureType.UPGRADE, wanted)
+        updates[name] = (_upgrade_type(kind), _level(name, level))
 
     def build(version: int) -> UpdateFeaturesRequest:
         request = UpdateFeaturesRequest(timeout_ms=int(timeout_s * 1000), feature_updates=[])
@@ -102,16 +107,6 @@ def update_features(
     answer = yield from request_api(api, request, backoff, timeout_s, min_version=least)
     told = {result.feature: result_of(result.error_code, result.error_message) for result in answer.results}
     return {name: told.get(name, NoError()) for name in updates}
-
-
-def _checked_updates(given: FeatureUpdates) -> dict[str, tuple[UpdateFeatureType, int]]:
-    if not isinstance(given, Mapping):
-        raise IllegalArgumentError("feature_updates: {feature: level} or {feature: (upgrade type, level)}")
-    found = {}
-    for name, wanted in given.items():
-        kind, level = wanted if isinstance(wanted, tuple) and len(wanted) == 2 else (UpdateFeatureType.UPGRADE, wanted)
-        found[name] = (_upgrade_type(kind), _level(name, level))
-    return found
 
 
 def _level(name: str, given: Any) -> int:

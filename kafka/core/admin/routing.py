@@ -157,7 +157,12 @@ def request_coordinators(
 ) -> Dialogue[dict[str, T | BrokerResponseError]]:
     """The answer, or error, of each group. ``node_id``: ask this node and look for no coordinator. ``kind``: of what
     these are the names. ``attempts``: with 1 nothing is asked again, and the error is raised."""
-    wanted = _checked_names(group_ids, kind)
+    if isinstance(group_ids, (str, bytes)):
+        raise IllegalArgumentError(f"{_ARGUMENTS[kind]}={group_ids!r}: a list of names, not one text")
+    wanted = list(dict.fromkeys(group_ids))
+    for group_id in wanted:
+        if not isinstance(group_id, str):
+            raise IllegalArgumentError(f"{group_id!r}: a {_NOUNS[kind]} is a text")
     found: dict[str, T | BrokerResponseError] = {}
 
     def attempt() -> Dialogue[None]:
@@ -259,13 +264,3 @@ def _node_or_error(
     if entry.error_code:
         return for_code(entry.error_code)(entry.error_message or "")
     return entry.node_id
-
-
-def _checked_names(group_ids: Iterable[str], kind: CoordinatorType) -> list[str]:
-    if isinstance(group_ids, (str, bytes)):
-        raise IllegalArgumentError(f"{_ARGUMENTS[kind]}={group_ids!r}: a list of names, not one text")
-    wanted = list(dict.fromkeys(group_ids))
-    for group_id in wanted:
-        if not isinstance(group_id, str):
-            raise IllegalArgumentError(f"{group_id!r}: a {_NOUNS[kind]} is a text")
-    return wanted

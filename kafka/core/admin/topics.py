@@ -280,10 +280,16 @@ def describe_topic_partitions(
     if isinstance(topics, (str, bytes)):
         raise IllegalArgumentError(f"topics={topics!r}: a list of names, not one text")
     message = DescribeTopicPartitionsRequest
+    start = None
+    try:
+        if cursor is not None:
+            start = message.Cursor(topic_name=cursor["topic_name"], partition_index=cursor["partition_index"])
+    except (KeyError, TypeError):
+        raise IllegalArgumentError(f"cursor={cursor!r}: the next_cursor of the page before") from None
     request = message(
         topics=[message.TopicRequest(name=name) for name in topics or ()],
         response_partition_limit=response_partition_limit,
-        cursor=_cursor(cursor),
+        cursor=start,
     )
     found = to_dict((yield from request_api(_DESCRIBE_TOPIC_PARTITIONS, request, backoff, timeout_s)))
     for topic in found["topics"]:
@@ -301,16 +307,6 @@ def _new_partitions(topic: str, given: NewPartitions | int | Mapping[str, Any]) 
     raise IllegalArgumentError(
         f'{topic}: {given!r}: the total count of partitions, or {{"count": total, "assignments": [[broker id]]}}'
     )
-
-
-def _cursor(given: Mapping[str, Any] | None) -> DescribeTopicPartitionsRequest.Cursor | None:
-    if given is None:
-        return None
-    try:
-        topic, number = given["topic_name"], given["partition_index"]
-    except (KeyError, TypeError):
-        raise IllegalArgumentError(f"cursor={given!r}: the next_cursor of the page before") from None
-    return DescribeTopicPartitionsRequest.Cursor(topic_name=topic, partition_index=number)
 
 
 def list_topics(*, backoff: Backoff, timeout_s: float = 30.0) -> Dialogue[list[str]]:
@@ -442,7 +438,11 @@ def alter_partition_reassignments(
     wanted = {}
     for key, given in mapping_of(reassignments, "reassignments", "{TopicPartition: [broker id]} is needed").items():
         partition = partition_of(key, "reassignments")
-        wanted[partition] = _replicas(partition, given)
+        name = f"{partition.topic}-{partition.partition}: brokers"
+        form = "a list of their ids, at least one; None calls a move off"
+        wanted[partition] = None if given is None else numbers_of(given, name, form)
+        if wanted[partition] == []:
+            raise IllegalArgumentError(f"{name}={given!r}: {form}")
     if not wanted:
         return {}
     message = AlterPartitionReassignmentsRequest
@@ -521,14 +521,3 @@ def elect_leaders(
         raise_first(entry for entry in api.entries(answer) if for_code(entry[0]) not in passed_over)
     found = to_dict(answer)
     return {name: found[name] for name in ("error_code", "replica_election_results")}
-
-
-def _replicas(partition: TopicPartition, given: Sequence[int] | None) -> list[int] | None:
-    if given is None:
-        return None
-    name = f"{partition.topic}-{partition.partition}: brokers"
-    form = "a list of their ids, at least one; None calls a move off"
-    replicas = numbers_of(given, name, form)
-    if not replicas:
-        raise IllegalArgumentError(f"{name}={given!r}: {form}")
-    return replicas

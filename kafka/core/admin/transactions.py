@@ -100,13 +100,19 @@ def list_transactions(
     call = "list_transactions"
     given_ids = node_ids(broker_ids)
     producers = () if producer_id_filters is None else producer_id_filters
+    given_states = () if state_filters is None else state_filters
+    states = texts(TransactionState, list_of(given_states, "state_filters", "a list of states is needed"))
+    if TransactionState.UNKNOWN.value in states:
+        raise IllegalArgumentError("state_filters: there is no asking for the state Unknown")
     request = ListTransactionsRequest(
-        state_filters=_states(() if state_filters is None else state_filters),
+        state_filters=states,
         producer_id_filters=numbers_of(producers, "producer_id_filters", "a list of producers' ids is needed"),
     )
     release, least = "3.0", 0
+    if duration_filter_ms is not None and milliseconds("duration_filter_ms", duration_filter_ms) < 0:
+        raise IllegalArgumentError(f"duration_filter_ms={duration_filter_ms!r}: at least 0 is needed")
     given = {
-        "duration_filter": None if duration_filter_ms is None else _duration_ms(duration_filter_ms),
+        "duration_filter": None if duration_filter_ms is None else int(duration_filter_ms),
         "transactional_id_pattern": transactional_id_pattern,
     }
     for name, value in given.items():
@@ -144,19 +150,6 @@ def list_transactions(
         release, retrying(attempt, what="listing the transactions", backoff=backoff, timeout_s=timeout_s)
     )
     return {broker: found[broker] for broker in heard}
-
-
-def _states(given: Iterable[TransactionState | str]) -> list[str]:
-    found = texts(TransactionState, list_of(given, "state_filters", "a list of states is needed"))
-    if TransactionState.UNKNOWN.value in found:
-        raise IllegalArgumentError("state_filters: there is no asking for the state Unknown")
-    return found
-
-
-def _duration_ms(given: float) -> int:
-    if milliseconds("duration_filter_ms", given) < 0:
-        raise IllegalArgumentError(f"duration_filter_ms={given!r}: at least 0 is needed")
-    return int(given)
 
 
 def describe_transactions(
