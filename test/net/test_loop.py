@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import select
+import signal
 import socket
 import threading
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafka.future import Future
 from kafka.net.clock import ManualClock
-from kafka.net.loop import Loop
+from kafka.net.loop import DeadlineTimer, Loop, WakeupPipe
 
 
 @pytest.fixture
@@ -495,3 +498,213 @@ def test_simulated_run_until_gives_up_when_nothing_can_happen_any_more():
 def test_simulated_loop_has_no_descriptors(pair):
     with pytest.raises(RuntimeError, match="no file descriptors"):
         Loop.simulated().watch(pair[0], on_readable=lambda: None)
+
+
+# -- the wakeup pipe ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pipe():
+    pipe = WakeupPipe()
+    yield pipe
+    pipe.close()
+
+
+def _is_readable(pipe: WakeupPipe) -> bool:
+    return bool(select.select([pipe], [], [], 0)[0])
+
+
+def test_thousand_wakeups_put_one_byte_in_flight(pipe):
+    assert pipe.may_sleep()
+    for _ in range(1000):
+        pipe.wake()
+    assert pipe.in_flight_bytes == 1
+    pipe.awoke()
+    assert pipe.in_flight_bytes == 0
+
+
+def test_thousand_wakeups_from_many_threads_put_one_byte_in_flight(pipe):
+    assert pipe.may_sleep()
+    barrier = threading.Barrier(8)
+
+    def wake() -> None:
+        barrier.wait(30)
+        for _ in range(125):
+            pipe.wake()
+
+    threads = [threading.Thread(target=wake) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert pipe.in_flight_bytes == 1
+
+
+def test_loop_that_is_awake_is_told_without_a_byte(pipe):
+    pipe.wake()
+    assert pipe.in_flight_bytes == 0
+    assert not pipe.may_sleep()
+    pipe.awoke()
+    assert pipe.may_sleep()
+
+
+def test_each_sleep_can_be_ended_anew(pipe):
+    for _ in range(3):
+        assert pipe.may_sleep()
+        assert not _is_readable(pipe)
+        pipe.wake()
+        assert _is_readable(pipe)
+        pipe.awoke()
+
+
+def test_full_pipe_is_no_error_and_is_drained_whole(pipe):
+    with pytest.raises(BlockingIOError):
+        while True:
+            pipe._writer.send(b"x" * 4096)
+    assert pipe.may_sleep()
+    pipe.wake()
+    pipe.awoke()
+    assert not _is_readable(pipe)
+
+
+def test_wakeup_after_close_does_nothing(pipe):
+    pipe.close()
+    pipe.wake()
+
+
+def test_descriptors_are_not_inherited(pipe):
+    assert not pipe._reader.get_inheritable()
+    assert not pipe._writer.get_inheritable()
+
+
+def test_a_signal_handler_may_wake_the_loop_that_it_broke_into(pipe: WakeupPipe) -> None:
+    def interrupted() -> None:
+        with pipe._lock:  # as inside may_sleep(), when a signal's handler runs
+            pipe.wake()
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert not pipe.may_sleep()
+
+
+# -- deadlineTimer -----------------------------------------------------------------------------------------------------
+
+
+def test_only_the_last_instant_counts_and_infinity_is_never() -> None:
+    clock = ManualClock()
+    loop = Loop.simulated(clock)
+    rang: list[float] = []
+    alarm = DeadlineTimer(loop, lambda: rang.append(clock.monotonic()))
+    for when in (5.0, 3.0, 3.0, 4.0):
+        alarm.set(when)
+    loop.run_until(lambda: rang, 10.0)
+    assert rang == [4.0]
+    alarm.set(6.0)
+    alarm.set(inf)
+    loop.run_until(lambda: len(rang) > 1, 10.0)
+    assert rang == [4.0]
+    alarm.set(clock.monotonic() + 1)
+    loop.run_until(lambda: len(rang) > 1, 10.0)
+    assert len(rang) == 2
+
+
+def test_an_alarm_that_is_put_off_again_and_again_sets_one_timer() -> None:
+    clock = ManualClock()
+    loop = Loop.simulated(clock)
+    rang: list[float] = []
+    alarm = DeadlineTimer(loop, lambda: rang.append(clock.monotonic()))
+    for number in range(1000):
+        alarm.set(5.0 + number)
+    assert loop._timers.stored_count == 1
+    loop.run_until(lambda: rang, 2000.0)
+    assert rang == [1004.0]
+
+
+# -- signals as events of the loop -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals that one can send to oneself")
+def test_signal_becomes_a_callback_on_the_loop(loop):
+    seen: list[int] = []
+    watch = loop.watch_signals(seen.append, signal.SIGUSR1, signal.SIGUSR2)
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert seen == []
+        assert loop.run_until(lambda: seen, 10)
+        os.kill(os.getpid(), signal.SIGUSR2)
+        assert loop.run_until(lambda: len(seen) == 2, 10)
+        assert seen == [signal.SIGUSR1, signal.SIGUSR2]
+    finally:
+        watch.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals that one can send to oneself")
+def test_signal_ends_the_loops_sleep(loop):
+    seen: list[int] = []
+    watch = loop.watch_signals(seen.append, signal.SIGALRM)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        assert loop.run_until(lambda: seen, 10)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        watch.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals that one can send to oneself")
+def test_close_puts_the_former_handlers_back(loop):
+    former = signal.getsignal(signal.SIGUSR1)
+    watch = loop.watch_signals(lambda signum: None, signal.SIGUSR1)
+    assert signal.getsignal(signal.SIGUSR1) != former
+    watch.close()
+    watch.close()
+    assert signal.getsignal(signal.SIGUSR1) == former
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals that one can send to oneself")
+def test_second_owner_of_the_wakeup_fd_is_refused_and_the_first_goes_on(loop):
+    seen: list[int] = []
+    watch = loop.watch_signals(seen.append, signal.SIGUSR1)
+    try:
+        with pytest.raises(RuntimeError, match="watched already"):
+            loop.watch_signals(lambda signum: None, signal.SIGUSR2)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert loop.run_until(lambda: seen, 10)
+    finally:
+        watch.close()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals that one can send to oneself")
+def test_other_threads_than_the_main_one_are_refused(loop):
+    errors: list[Exception] = []
+
+    def attempt() -> None:
+        try:
+            loop.watch_signals(lambda signum: None, signal.SIGUSR1)
+        except RuntimeError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join(30)
+    assert "main thread" in str(errors[0])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals that one can send to oneself")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_has_the_former_handlers_and_tells_the_parent_nothing(loop):
+    seen: list[int] = []
+    watch = loop.watch_signals(seen.append, signal.SIGUSR1)
+    try:
+        child = os.fork()
+        if child == 0:
+            restored = signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL and signal.set_wakeup_fd(-1) == -1
+            os._exit(0 if restored else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert loop.run_until(lambda: seen, 10)
+        assert seen == [signal.SIGUSR1]
+    finally:
+        watch.close()

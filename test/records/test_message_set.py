@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import pathlib
 import struct
+import sys
 import zlib
 from typing import Any
 
@@ -13,23 +14,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.errors import CorruptRecordError, KafkaError
+from kafka.errors import (
+    CorruptRecordError,
+    IllegalStateError,
+    KafkaError,
+    UnsupportedCodecError,
+    UnsupportedForMessageFormatError,
+)
 from kafka.records import (
     CODECS,
     GZIP,
     LOG_APPEND_TIME,
     LZ4,
+    NO_ROOM,
     NONE,
     SNAPPY,
     ZSTD,
     RawRecord,
     decode_raw,
     decode_records,
-    encode_message_set,
     iter_batches,
+    message_set,
 )
-from kafka.records.message_set import decode_produced, with_broken_lz4_checksum, with_correct_lz4_checksum
-from test.records.samples import GOLDEN_RECORDS, T0
+from kafka.records.message_set import (
+    MessageSetBuilder,
+    decode_produced,
+    encode_message_set,
+    with_broken_lz4_checksum,
+    with_correct_lz4_checksum,
+)
+from test.records.samples import GOLDEN_RECORDS, T0, optional_bytes, timestamps
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "message_sets"
 FILES = sorted(path.stem for path in GOLDEN.glob("*.bin"))
@@ -274,3 +288,212 @@ def test_mending_any_bytes_gives_a_frame_of_that_size_or_an_error(frame: bytes) 
             assert with_correct_lz4_checksum(with_broken_lz4_checksum(start + frame)) == with_correct_lz4_checksum(
                 start + frame
             )
+
+
+# -- the checksum in the header of an lz4 frame, right and as it was before 0.10 ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", 0x02CC5D05),
+        (b"a", 0x550D7456),
+        (b"abc", 0x32D153FF),
+        (b"Nobody inspects the spammish repetition", 0xE2293B2F),
+        (b"The quick brown fox jumps over the lazy dog", 0xE85EA4DE),
+    ],
+)
+def test_the_hash_is_xxhash_32(data: bytes, expected: int) -> None:
+    """Values that xxHash's own tool and its bindings give with seed 0."""
+    assert message_set._xxh32(data) == expected
+
+
+@pytest.mark.parametrize("size", [15, 16, 17, 19, 20, 21, 31, 32, 33])
+def test_the_hash_is_the_definitions_at_every_boundary(size: int) -> None:
+    data = bytes((7 * index + 1) & 0xFF for index in range(size))
+    assert message_set._xxh32(data) == xxh32(data)
+
+
+def xxh32(data: bytes) -> int:
+    """The steps of xxHash's specification (doc/xxhash_spec.md, "XXH32 algorithm") one after another."""
+    p1, p2, p3, p4, p5 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1
+    most = 2**32
+
+    def rotated(word: int, count: int) -> int:
+        return word * 2**count % most + word // 2 ** (32 - count)
+
+    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data) // 4 * 4, 4)]
+    rest = data[len(words) * 4 :]
+    if len(data) < 16:
+        value = p5
+    else:
+        lanes = [(p1 + p2) % most, p2, 0, -p1 % most]
+        while len(words) >= 4:
+            lanes = [
+                rotated((lane + word * p2) % most, 13) * p1 % most for lane, word in zip(lanes, words[:4], strict=True)
+            ]
+            words = words[4:]
+        value = sum(rotated(lane, count) for lane, count in zip(lanes, (1, 7, 12, 18), strict=True))
+    value = (value + len(data)) % most
+    for word in words:
+        value = rotated((value + word * p3) % most, 17) * p4 % most
+    for byte in rest:
+        value = rotated((value + byte * p5) % most, 11) * p1 % most
+    value = (value ^ value // 2**15) * p2 % most
+    value = (value ^ value // 2**13) * p3 % most
+    return value ^ value // 2**16
+
+
+MAGIC = "04224d18"
+
+
+@pytest.mark.parametrize(
+    ("fields", "rest"),
+    [
+        ("6040", ""),
+        ("6040", "00000000"),
+        ("6840" + "0102030405060708", "aabb"),
+        ("6140" + "01020304", "aabb"),
+        ("6940" + "0102030405060708" + "01020304", "aabb"),
+    ],
+)
+def test_the_checksum_stands_behind_the_optional_fields_and_nothing_else_changes(fields: str, rest: str) -> None:
+    """The content size (8 bytes) and the dictionary's id (4) as the flags say (lz4's frame format, "Frame Descriptor").
+    Before 0.10 the hash was taken from the magic on (KIP-57)."""
+    frame = bytes.fromhex(MAGIC + fields + "ee" + rest)
+    right = xxh32(bytes.fromhex(fields)) >> 8 & 0xFF
+    old = xxh32(bytes.fromhex(MAGIC + fields)) >> 8 & 0xFF
+    assert with_correct_lz4_checksum(frame) == bytes.fromhex(MAGIC + fields) + bytes((right,)) + bytes.fromhex(rest)
+    assert with_broken_lz4_checksum(frame) == bytes.fromhex(MAGIC + fields) + bytes((old,)) + bytes.fromhex(rest)
+
+
+def test_the_usual_header_has_the_checksum_that_every_tool_writes() -> None:
+    assert with_correct_lz4_checksum(bytes.fromhex("04224d18" "6040" "00")).hex() == "04224d18" "6040" "82"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    ["", "04224d18", "04224d186040", "04224d196040ee", "04224d18684001020304050607", "04224d1868400102030405060708",
+     "04224d18614001020304", "04224d186940010203040506070801020304"],
+)  # fmt: skip
+def test_what_ends_in_its_header_or_has_none_is_corrupt(frame: str) -> None:
+    for change in (with_correct_lz4_checksum, with_broken_lz4_checksum):
+        with pytest.raises(CorruptRecordError):
+            change(bytes.fromhex(frame))
+
+
+# -- writing message sets ----------------------------------------------------------------------------------------------
+
+
+messages = st.lists(st.tuples(timestamps, optional_bytes, optional_bytes), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("compression", CODECS_OF_SETS)
+@pytest.mark.parametrize("magic", [0, 1])
+@given(items=messages)
+def test_reading_gives_back_what_was_appended(magic: int, compression: int, items: list[Any]) -> None:
+    builder = MessageSetBuilder(1 << 31, magic, compression)
+    for index, (timestamp, key, value) in enumerate(items):
+        before = builder.size_bytes
+        assert builder.append(timestamp, key, value) == index
+        assert builder.size_bytes == before + builder.size_of(timestamp, key, value)
+    data = builder.build()
+    assert read(data) == [
+        (offset, timestamp if magic else -1, key, value, []) for offset, (timestamp, key, value) in enumerate(items)
+    ]
+    if compression == NONE:
+        assert builder.size_bytes == len(data)
+    assert builder.max_timestamp == max(-1, *(item[0] for item in items))
+
+
+@pytest.mark.parametrize("compression", CODECS_OF_SETS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_offsets_with_gaps_survive(magic: int, compression: int) -> None:
+    records: list[RawRecord] = [(at, T0, None, b"x", []) for at in (70, 71, 80, 2**40)]
+    data = encode_message_set(records, magic, compression)
+    assert [record[0] for record in read(data)] == [70, 71, 80, 2**40]
+    if compression:
+        (header,) = iter_batches(data)
+        assert header.next_offset == 2**40 + 1  # a wrapper is known by its last offset
+
+
+def test_marked_with_the_brokers_time_v1_says_so_and_v0_cannot() -> None:
+    records: list[RawRecord] = [(0, T0, None, b"x", []), (1, T0, None, b"y", [])]
+    for compression in CODECS_OF_SETS:
+        data = encode_message_set(records, 1, compression, timestamp_type=LOG_APPEND_TIME)
+        assert {header.timestamp_type for header in iter_batches(data)} == {LOG_APPEND_TIME}
+        assert read(data) == records
+        data = encode_message_set(records, 0, compression, timestamp_type=LOG_APPEND_TIME)
+        assert {header.attributes for header in iter_batches(data)} == {compression}
+
+
+def test_inner_offsets_count_from_zero_in_v1_and_are_their_own_in_v0() -> None:
+    """KIP-31: relative offsets, so that a broker need not compress anew."""
+    records: list[RawRecord] = [(at, T0, None, b"x", []) for at in (70, 71, 80)]
+    for magic, expected in ((0, [70, 71, 80]), (1, [0, 1, 10])):
+        value = encode_message_set(records, magic, GZIP)[(26, 34)[magic] :]
+        assert [header.base_offset for header in iter_batches(gzip.decompress(value))] == expected
+
+
+@pytest.mark.parametrize("times", [(T0,), (T0 + 5, T0, T0 + 1), (T0, T0 + 5, T0 + 1), (T0, T0 + 1, T0 + 5)])
+def test_a_wrapper_of_v1_has_the_newest_of_its_timestamps(times: tuple[int, ...]) -> None:
+    """KIP-32: the largest of the inner messages, where the producer set them."""
+    data = encode_message_set([(at, time, None, b"x", []) for at, time in enumerate(times)], 1, GZIP)
+    assert struct.unpack_from(">q", data, 18) == (max(times),)
+
+
+def test_no_records_are_an_empty_set() -> None:
+    assert encode_message_set([], 1) == encode_message_set([], 1, GZIP) == b""
+
+
+def test_a_full_set_takes_no_more_and_its_first_record_is_always_taken() -> None:
+    builder = MessageSetBuilder(100, 1)
+    assert builder.append(T0, None, b"x" * 500) == 0
+    assert not builder.has_room(builder.size_of(T0, None, b""))
+    assert builder.append(T0, None, b"") == NO_ROOM
+    assert len(read(builder.build())) == 1
+    assert builder.is_built
+    assert builder.append(T0, None, b"") == NO_ROOM
+    assert not builder.has_room(0)
+
+
+def test_a_record_that_ends_at_the_limit_is_taken() -> None:
+    """Two messages of v1, each with 34 bytes beside its value."""
+    for limit, offset in ((72, 1), (71, NO_ROOM)):
+        builder = MessageSetBuilder(limit, 1)
+        assert builder.has_room(1000)
+        assert builder.append(T0, None, b"xx") == 0
+        assert builder.has_room(36) is (offset == 1)
+        assert builder.append(T0, None, b"xx") == offset
+        assert builder.size_bytes == (72 if offset == 1 else 36)
+
+
+def test_an_empty_set_says_minus_one_and_a_set_the_first_and_the_newest_timestamp() -> None:
+    builder = MessageSetBuilder(1000, 0)
+    assert (builder.base_timestamp, builder.max_timestamp, builder.records_count) == (-1, -1, 0)
+    assert (builder.size_bytes, builder.is_built) == (0, False)
+    for timestamp, newest in ((5, 5), (3, 5), (7, 7), (6, 7)):
+        builder.append(timestamp, None, b"")
+        assert (builder.base_timestamp, builder.max_timestamp) == (5, newest)
+    assert NO_ROOM == -1
+
+
+def test_an_empty_set_cannot_be_built() -> None:
+    with pytest.raises(IllegalStateError):
+        MessageSetBuilder(100, 0).build()
+
+
+def test_headers_are_refused_and_not_lost() -> None:
+    with pytest.raises(UnsupportedForMessageFormatError, match="no record headers"):
+        MessageSetBuilder(100, 1).append(T0, None, b"", [("a", b"1")])
+
+
+def test_zstd_came_too_late_for_message_sets() -> None:
+    with pytest.raises(UnsupportedForMessageFormatError, match="zstd"):
+        MessageSetBuilder(100, 1, ZSTD)
+
+
+def test_a_missing_codec_is_an_error_before_any_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    with pytest.raises(UnsupportedCodecError, match="compression"):
+        MessageSetBuilder(100, 1, LZ4)

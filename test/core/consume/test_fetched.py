@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
+from kafka.core.consume.fetched import CompletedFetch, ReaderOptions, has_error_location, set_error_location
 from kafka.core.consume.positions import PartitionPosition, PositionChanges
 from kafka.core.consume.record import ConsumerRecord
 from kafka.errors import CorruptRecordError, MessageSizeTooLargeError
@@ -23,6 +23,7 @@ from kafka.records import (
 )
 from kafka.records.header import encode_varint
 from kafka.structs import TopicPartition
+from test.core.consume.rig import A
 from test.records import fuzz
 
 PARTITION = TopicPartition("t", 0)
@@ -426,3 +427,27 @@ def test_headers_that_are_malformed_are_found_though_nobody_looks_at_them() -> N
     bad[-3] = 0x7F  # the length of the header's value
     with pytest.raises(CorruptRecordError, match="header's value"):
         read_all(CompletedFetch(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))
+
+
+# -- where an error occurred -------------------------------------------------------------------------------------------
+
+
+class Narrow(Exception):
+    """An error of a user's that takes no attributes."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
+def test_an_error_says_where_it_was_once_that_is_known() -> None:
+    error = ValueError("x")
+    assert not has_error_location(error)
+    set_error_location(error, A, 7)
+    assert has_error_location(error)
+    assert (error.topic_partition, error.offset) == (A, 7)  # type: ignore[attr-defined]
+
+
+def test_an_error_that_takes_no_attributes_stays_as_it_is() -> None:
+    error = Narrow("x")
+    set_error_location(error, A, 7)
+    assert not has_error_location(error)

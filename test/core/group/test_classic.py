@@ -8,7 +8,7 @@ import pytest
 
 from kafka.core.group.assignors.base import RebalanceProtocol
 from kafka.core.group.assignors.strategy import make_assignors
-from kafka.core.group.classic import common_protocol
+from kafka.core.group.classic import ClassicErrorAction, JoinAttempts, MemberSession, common_protocol
 from kafka.core.group.machine import (
     NO_GENERATION,
     Assign,
@@ -23,6 +23,7 @@ from kafka.core.group.machine import (
     TopicSnapshot,
 )
 from kafka.core.group.protocol import MemberSubscription, read_assignment, read_subscription
+from kafka.core.retry import Backoff
 from kafka.errors import (
     IllegalArgumentError,
     IllegalGenerationError,
@@ -819,3 +820,70 @@ def test_an_old_broker_gives_the_id_with_the_generation() -> None:
     bench.subscribe("jobs")
     bench.answer(joined(1, "given", protocol_type=None))
     assert bench.request.member_id == "given"
+
+
+# -- how long a member waits between attempts to join ------------------------------------------------------------------
+
+
+class NoChance:
+    def random(self) -> float:
+        return 0.5
+
+
+ANSWERED = [0.0, 0.5, 1.0, 2.0, 4.0]
+"""The group answered that it goes on without the member: the first attempt comes at once."""
+FAILED = [0.5, 1.0, 2.0, 4.0, 4.0]
+WAITS_S = {
+    ClassicErrorAction.RETRY: FAILED,
+    ClassicErrorAction.FIND_COORDINATOR: FAILED,
+    ClassicErrorAction.REPORT: [1.0, 1.0, 2.0, 4.0, 4.0],  # the user was told: a second at least
+    ClassicErrorAction.TAKE_ID: ANSWERED,
+    ClassicErrorAction.REJOIN: ANSWERED,
+    ClassicErrorAction.NEW_GENERATION: ANSWERED,
+    ClassicErrorAction.NEW_MEMBER: ANSWERED,
+    ClassicErrorAction.GIVE_UP: ANSWERED,
+}
+
+
+@pytest.mark.parametrize("reaction", ClassicErrorAction)
+def test_failures_in_a_row_wait_ever_longer(reaction: ClassicErrorAction) -> None:
+    attempts = JoinAttempts(Backoff(0.5, 4.0, NoChance()))
+    for _ in range(2):
+        waits = []
+        for _ in range(5):
+            attempts.failed(reaction, 100.0)
+            waits.append(attempts.at - 100.0)
+        assert waits == WAITS_S[reaction]
+        attempts.succeeded()
+
+
+# -- heartbeats and the session time-out -------------------------------------------------------------------------------
+
+
+def test_heartbeats_are_due_an_interval_after_the_last_one_and_never_before_the_session_begins() -> None:
+    session = MemberSession(45.0, 3.0)
+    assert not session.is_beat_due(1e9) and not session.is_over(1e9)
+    session.begin(100.0)
+    assert [session.is_beat_due(at) for at in (102.9, 103.0, 103.1)] == [False, True, True]
+    session.sent(103.5)
+    assert [session.is_beat_due(at) for at in (106.4, 106.5)] == [False, True]
+    session.pause(110.0)
+    assert [session.is_beat_due(at) for at in (109.9, 110.0)] == [False, True]
+
+
+def test_a_session_is_over_a_time_out_after_what_was_heard() -> None:
+    session = MemberSession(45.0, 3.0)
+    session.begin(100.0)
+    assert [session.is_over(at) for at in (144.9, 145.0)] == [False, True]
+    session.sent(110.0)
+    assert session.is_over(145.0), "it may not have been heard"
+    session.heard(110.0)
+    assert [session.is_over(at) for at in (154.9, 155.0)] == [False, True]
+
+
+def test_who_can_send_no_heartbeat_looks_again_at_the_end_of_the_session() -> None:
+    session = MemberSession(45.0, 3.0)
+    session.begin(100.0)
+    assert (session.deadline(True), session.deadline(False)) == (103.0, 145.0)
+    session.pause(200.0)
+    assert session.deadline(True) == 145.0
