@@ -118,7 +118,7 @@ def test_it_runs_as_a_module(free_port: int) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.deep("starts eleven releases; kept by test/broker/test_emulate.py and test/core/test_versions.py")
+@pytest.mark.deep("starts eleven releases; kept by test/broker/test_emulation.py and test/core/test_versions.py")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", RELEASES)
 def test_a_real_broker_of_each_generation_is_recognised(

@@ -16,7 +16,7 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.testing import EmbeddedBroker
 from test.conformance import coverage, scenes
-from test.conformance.twins import Twins
+from test.conformance.broker_pair import BrokerPair
 from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 from test.support.either_broker import EITHER, SharedBrokers
 
@@ -39,9 +39,9 @@ def bootstrap(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> 
 
 
 @pytest.fixture(scope="session")
-def twin_rounds() -> int:
+def compare_rounds() -> int:
     """How many rounds of random requests both brokers are asked."""
-    return max(1, int(os.environ.get("KAFKA_TEST_TWIN_ROUNDS", "1")))
+    return max(1, int(os.environ.get("KAFKA_TEST_COMPARE_ROUNDS", "1")))
 
 
 SEQUENCE_SETTINGS = {
@@ -54,11 +54,11 @@ SEQUENCE_SETTINGS = {
 
 
 @pytest.fixture(scope="session")
-def sequence_twins() -> Iterator[Twins]:
+def sequence_pair() -> Iterator[BrokerPair]:
     """Both brokers, with short locks, and assignments with every change."""
     require_apache_kafka()
     with EmbeddedBroker(settings=SEQUENCE_SETTINGS) as embedded, ApacheKafka(settings=SEQUENCE_SETTINGS) as apache:
-        both = Twins(embedded.bootstrap, apache.bootstrap)
+        both = BrokerPair(embedded.bootstrap, apache.bootstrap)
         try:
             scenes.make_internal_topics(both)
             yield both

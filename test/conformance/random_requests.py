@@ -17,7 +17,7 @@ from kafka.records import GZIP, NONE, RecordBatchBuilder
 from kafka.wire.codec import encode
 from kafka.wire.message import Field, FieldType, Request, Struct, fields_of
 from kafka.wire.types import ZERO_UUID
-from test.conformance.twins import Side
+from test.conformance.broker_pair import Side
 
 UNKNOWN_ID: Final = UUID(int=77)
 UNKNOWN_PRODUCER: Final = 10**12 + 7

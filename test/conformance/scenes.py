@@ -22,10 +22,10 @@ from kafka.protocol.topics import CreateTopicsRequest, DeleteRecordsRequest, Del
 from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.records import GZIP
 from kafka.wire.message import Request
-from test.conformance.on_purpose import alike
+from test.conformance.broker_pair import BrokerPair, Difference, Side, differences
+from test.conformance.intended_differences import alike
 from test.conformance.random_requests import BASE_MS, CONFIG_NAMES, Batch, Named, Scene
-from test.conformance.ready import GROUP, SHARE, TRANSACTION, wait_for_coordinator
-from test.conformance.twins import Difference, Side, Twins, differences
+from test.conformance.readiness import GROUP, SHARE, TRANSACTION, wait_for_coordinator
 from test.support.waiting import NotWithin, eventually, look_until
 
 SETTLED_S: Final = 10.0
@@ -46,27 +46,27 @@ View = tuple[Request[Any], int]
 """A request that shows state, and its version."""
 
 
-def make_internal_topics(twins: Twins) -> None:
+def make_internal_topics(pair: BrokerPair) -> None:
     """Ask for each kind of coordinator until all are there; and learn where the data is."""
-    for side in twins.sides:
+    for side in pair.sides:
         wait_for_coordinator(side, "group", GROUP)
         wait_for_coordinator(side, "transaction", TRANSACTION)
         wait_for_coordinator(side, "group:AAAAAAAAAAAAAAAAAAAAAQ:0", SHARE)
         found = side.ask(DescribeLogDirsRequest(topics=[]), 1).results[0].log_dir
         side.learn("log-dir", found, "$log-dir")
-    found = settle(twins, [_all_topics()])
+    found = settle(pair, [_all_topics()])
     assert not found, found
 
 
-def make_scene(twins: Twins, stem: str) -> Scene:
+def make_scene(pair: BrokerPair, stem: str) -> Scene:
     """Three topics with records, some of them deleted, some by an idempotent producer; a group with offsets."""
     left, right, compact = topics = (f"left-{stem}", f"right-{stem}", f"compact-{stem}")
     producers = (Named(f"$producer-a-{stem}"), Named(f"$producer-b-{stem}"))
     scene = Scene(topics, (f"group-a-{stem}", f"group-b-{stem}"), (f"tx-a-{stem}", f"tx-b-{stem}"), producers)
-    _ask_alike(twins, CreateTopicsRequest(topics=[_creatable(name) for name in topics], timeout_ms=10_000), 7)
-    found = settle(twins, [_all_topics(), _offsets(scene, -1)])
+    _ask_alike(pair, CreateTopicsRequest(topics=[_creatable(name) for name in topics], timeout_ms=10_000), 7)
+    found = settle(pair, [_all_topics(), _offsets(scene, -1)])
     assert not found, found
-    for side in twins.sides:
+    for side in pair.sides:
         for name in topics:
             side.topic_id(name)
         for producer in producers:
@@ -83,17 +83,17 @@ def make_scene(twins: Twins, stem: str) -> Scene:
         (compact, 0, Batch((b"o", b"p"), key=b"k")),
         (compact, 0, Batch((b"q", None), key=b"l", timestamp=BASE_MS + 20)),
     ):
-        _ask_alike(twins, lambda side, one=(topic, partition, batch): produced(side, *one), 9)
-    _ask_alike(twins, _delete_records(right, 0, 2), 2)
+        _ask_alike(pair, lambda side, one=(topic, partition, batch): produced(side, *one), 9)
+    _ask_alike(pair, _delete_records(right, 0, 2), 2)
     commit = _commit(scene.groups[0], {left: 3, right: 0})
-    for side in twins.sides:
+    for side in pair.sides:
         eventually(lambda side=side: side.ask(commit, 8).topics[0].partitions[0].error_code, 0)
     return scene
 
 
-def clear(twins: Twins, scene: Scene) -> None:
+def clear(pair: BrokerPair, scene: Scene) -> None:
     """Take away what tests after this one should not meet: settings, quotas, topics."""
-    for side in twins.sides:
+    for side in pair.sides:
         if side.was_configured:
             for name in ("", "1"):
                 for setting in CONFIG_NAMES:  # one by one, or one that cannot be unset would keep them all
@@ -107,7 +107,7 @@ def clear(twins: Twins, scene: Scene) -> None:
             if not topic.is_internal
         ]
         side.ask(DeleteTopicsRequest(topics=mine, topic_names=[], timeout_ms=10_000), 6)
-    settle(twins, [_all_topics()])
+    settle(pair, [_all_topics()])
 
 
 _ZERO: Final = DeleteTopicsRequest.DeleteTopicState(name="").topic_id
@@ -180,11 +180,11 @@ VIEWS: Final[dict[str, Callable[[Scene], list[View]]]] = {
 """API -> what shows on both brokers alike what it has done."""
 
 
-def settle(twins: Twins, views: Sequence[View], known: Sequence[Difference] = ()) -> list[Difference]:
+def settle(pair: BrokerPair, views: Sequence[View], known: Sequence[Difference] = ()) -> list[Difference]:
     """Wait until both brokers show the same; what is still different in the end. ``known``: what was so before."""
     try:
         return look_until(
-            lambda: [one for view in views for one in _apart(twins, *view)],
+            lambda: [one for view in views for one in _apart(pair, *view)],
             lambda found: not found or found == list(known),
             within_s=SETTLED_S,
         )
@@ -195,14 +195,14 @@ def settle(twins: Twins, views: Sequence[View], known: Sequence[Difference] = ()
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def _ask_alike(twins: Twins, request: Any, version: int) -> None:
-    found = _apart(twins, request, version)
+def _ask_alike(pair: BrokerPair, request: Any, version: int) -> None:
+    found = _apart(pair, request, version)
     assert not found, found
 
 
-def _apart(twins: Twins, request: Any, version: int) -> list[Difference]:
-    first, second = twins.ask(request, version)
-    api = NAMES[(request if isinstance(request, Request) else request(twins.sides[0])).api_key]
+def _apart(pair: BrokerPair, request: Any, version: int) -> list[Difference]:
+    first, second = pair.ask(request, version)
+    api = NAMES[(request if isinstance(request, Request) else request(pair.sides[0])).api_key]
     return differences(*alike(api, first, second), api)
 
 

@@ -15,21 +15,21 @@ from kafka.protocol.share import (
     ShareGroupHeartbeatRequest,
 )
 from kafka.protocol.topics import CreateTopicsRequest
+from test.conformance.broker_pair import BrokerPair, Side
 from test.conformance.random_requests import Batch, Named
-from test.conformance.ready import produce_to_leader
-from test.conformance.twins import Side, Twins
+from test.conformance.readiness import produce_to_leader
 from test.support.waiting import until
 
 Acks = Sequence[tuple[int, int, list[int]]]
 """First and last offset, and types."""
 
 
-def new_topic(twins: Twins, name: str, partitions: int = 2) -> str:
+def new_topic(pair: BrokerPair, name: str, partitions: int = 2) -> str:
     """Make a topic of one record in each partition on both."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
     )
-    for side in twins.sides:
+    for side in pair.sides:
         side.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
         until(lambda side=side: side.topic_id(name).int, name)
         for partition in range(partitions):

@@ -1,6 +1,6 @@
 """A story told to two brokers: several clients with a connection each, whose answers must be the same on both sides.
 
-    story = Story(twins)
+    story = Story(pair)
     me = story.ask("ann", join, 9)["member_id"]            # a name where the brokers have made up an id: "$member-1"
     story.send("bob", lambda side: ..., 9)                 # goes without waiting
     story.receive("bob")                                   # compared then
@@ -17,7 +17,7 @@ from typing import Any, Final
 from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request
 from test.broker.raw_client import RawClient
-from test.conformance.twins import HUNG_UP, SILENT, Side, Twins, differences, ordered, title
+from test.conformance.broker_pair import HUNG_UP, SILENT, BrokerPair, Side, differences, ordered, title
 from test.support.waiting import look_until
 
 DEADLINE_S: Final = 30.0
@@ -33,8 +33,8 @@ def here(side: Side, name: Any) -> Any:
 class Story:
     """Clients by name."""
 
-    def __init__(self, twins: Twins) -> None:
-        self._twins = twins
+    def __init__(self, pair: BrokerPair) -> None:
+        self._pair = pair
         self._clients: dict[tuple[str, int], RawClient] = {}
         self._sent: dict[tuple[str, int], list[tuple[Request[Any], int]]] = {}
         self.asked = 0
@@ -43,7 +43,7 @@ class Story:
 
     @property
     def sides(self) -> tuple[Side, Side]:
-        return self._twins.sides
+        return self._pair.sides
 
     def ask(
         self, who: str, make: Make, version: int, excused: Callable[[Any, Any], bool] = lambda one, other: False
@@ -56,7 +56,7 @@ class Story:
     def send(self, who: str, make: Make, version: int) -> None:
         """Send to both, without waiting."""
         self.asked += 1
-        for at, side in enumerate(self._twins.sides):
+        for at, side in enumerate(self._pair.sides):
             request = make if isinstance(make, Request) else make(side)
             if at == 0:
                 self.told.append(f"{who}: {request!r} v{version}")
@@ -67,7 +67,7 @@ class Story:
         """The answers to the oldest request of this client that has none."""
         answers = []
         name = ""
-        for at, side in enumerate(self._twins.sides):
+        for at, side in enumerate(self._pair.sides):
             request, version = self._sent[who, at].pop(0)
             name = NAMES[request.api_key]
             answers.append(ordered(side.plain(self._receive(who, at, request, version)), title(request)))
@@ -80,7 +80,7 @@ class Story:
         answers = []
         self.told.append(f"{who}: until {make!r} v{version}")
         name = ""
-        for at, side in enumerate(self._twins.sides):
+        for at, side in enumerate(self._pair.sides):
 
             def look(at: int = at, side: Side = side) -> Any:
                 nonlocal name
@@ -116,7 +116,7 @@ class Story:
     def _client(self, who: str, at: int) -> RawClient:
         found = self._clients.get((who, at))
         if found is None:
-            found = self._clients[who, at] = RawClient(self._twins.sides[at].port)
+            found = self._clients[who, at] = RawClient(self._pair.sides[at].port)
             found.socket.settimeout(DEADLINE_S)
         return found
 

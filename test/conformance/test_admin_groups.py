@@ -38,7 +38,7 @@ from kafka.producer import KafkaProducer
 from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from kafka.share import KafkaShareConsumer
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from test.conformance.delivered import take
+from test.conformance.reading import take
 from test.support.either_broker import every_release
 from test.support.waiting import eventually, look_until, until
 

@@ -33,7 +33,7 @@ from kafka.errors import (
 from kafka.structs import OffsetAndTimestamp
 from test.broker.raw_client import RawClient
 from test.broker.transactions.txn import OLD, init, produce
-from test.conformance.delivered import poll_until, take
+from test.conformance.reading import poll_until, take
 from test.support.either_broker import every_release
 from test.support.optional import needs_re2
 from test.support.waiting import eventually, look_until, until

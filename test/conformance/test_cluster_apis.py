@@ -45,7 +45,7 @@ from kafka.protocol.topics import (
 )
 from test.broker.driver import batch, produce_request
 from test.broker.raw_client import RawClient
-from test.conformance.ready import produce_to_leader
+from test.conformance.readiness import produce_to_leader
 from test.support.waiting import eventually
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 What rebalances is as small as it can be, since a rebalance takes a heartbeat. What members decide is tested without a
 broker in ``test/core/group``; groups of the consumer group protocol have a suite of their own,
-``test_consumer_groups_new.py``.
+``test_consumer_group_protocol.py``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kafka.errors import (
     OffsetMetadataTooLargeError,
     WakeupError,
 )
-from test.conformance import delivered
-from test.conformance.delivered import poll_until
+from test.conformance import reading
+from test.conformance.reading import poll_until
 from test.support.either_broker import every_release_with_batches
 from test.support.waiting import until
 
@@ -94,7 +94,7 @@ def send(bootstrap: str) -> Iterator[Callable[..., None]]:
 
 def take(consumer: KafkaConsumer, count: int) -> list[int]:
     """The offsets of the next ``count`` records, or of a few more."""
-    return [record.offset for record in delivered.take(consumer, count)]
+    return [record.offset for record in reading.take(consumer, count)]
 
 
 def test_a_group_goes_on_where_its_last_member_has_committed(

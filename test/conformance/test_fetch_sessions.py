@@ -18,7 +18,7 @@ from kafka.protocol.topics import CreateTopicsRequest, DeleteRecordsRequest, Del
 from kafka.wire.types import ZERO_UUID
 from test.broker.driver import batch, plain, produce_request
 from test.broker.raw_client import RawClient
-from test.conformance.ready import produce_to_leader
+from test.conformance.readiness import produce_to_leader
 from test.support.waiting import eventually, look_until
 
 NewTopicFixture = Callable[..., str]

@@ -14,7 +14,7 @@ from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 from kafka.protocol.topics import DeleteRecordsRequest
 from kafka.structs import OffsetAndMetadata
 from test.broker.raw_client import RawClient
-from test.conformance.delivered import poll_until, take
+from test.conformance.reading import poll_until, take
 from test.support.either_broker import every_release_with_batches
 
 pytestmark = every_release_with_batches

@@ -46,7 +46,7 @@ from test.broker.groups.requests import (
     sync,
 )
 from test.broker.raw_client import RawClient
-from test.conformance.ready import wait_for_coordinator
+from test.conformance.readiness import wait_for_coordinator
 from test.support.optional import needs_re2
 from test.support.waiting import until
 

@@ -24,7 +24,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.testing import EmbeddedBroker
-from test.conformance.delivered import take
+from test.conformance.reading import take
 from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 
 pytestmark = pytest.mark.timeout(120)

@@ -1,6 +1,6 @@
 """Message sets inside the newest Fetch: topics of a later Apache Kafka that keep the format of an older one.
 
-Only Apache Kafka before 4.0 has such topics (``message.format.version``), so there is no embedded twin here."""
+Only Apache Kafka before 4.0 has such topics (``message.format.version``): no test here runs on the embedded broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import UnsupportedForMessageFormatError
-from test.conformance.delivered import batches_of, records_of
+from test.conformance.reading import batches_of, records_of
 from test.support.apache_kafka import LONG_RETENTION, ApacheKafka, require_apache_kafka
 from test.support.waiting import WITHIN_S
 

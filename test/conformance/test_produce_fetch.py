@@ -26,7 +26,7 @@ from kafka.records import RecordBatchBuilder
 from kafka.structs import TopicPartition
 from test.broker.driver import produce_request
 from test.broker.raw_client import RawClient
-from test.conformance.delivered import poll_until, take
+from test.conformance.reading import poll_until, take
 from test.support.either_broker import every_release
 from test.support.waiting import eventually, look_until, until
 

@@ -17,7 +17,7 @@ from kafka.errors import Cancelled, IllegalStateError, InvalidRecordError, Kafka
 from kafka.net.tcp import TcpTransport
 from kafka.producer import KafkaProducer
 from kafka.producer.future import FutureRecordMetadata, RecordMetadata
-from test.conformance.delivered import DEADLINE_S, batches_of, outcomes, records_of_all, values_of
+from test.conformance.reading import DEADLINE_S, batches_of, outcomes, records_of_all, values_of
 from test.support.either_broker import every_release
 
 pytestmark = every_release

@@ -11,7 +11,7 @@ import pytest
 
 from kafka.core.produce.partitioning import murmur2
 from kafka.producer import KafkaProducer
-from test.conformance.delivered import DEADLINE_S, batches_of, records_of, records_of_all
+from test.conformance.reading import DEADLINE_S, batches_of, records_of, records_of_all
 from test.support.either_broker import every_release
 
 pytestmark = every_release

@@ -9,7 +9,7 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 from kafka.producer import KafkaProducer
-from test.conformance.delivered import DEADLINE_S, outcomes, values_of
+from test.conformance.reading import DEADLINE_S, outcomes, values_of
 from test.support.either_broker import every_release
 from test.support.waiting import eventually, until
 

@@ -12,7 +12,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 from kafka.errors import IllegalStateError
 from kafka.producer import KafkaProducer
 from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
-from test.conformance.delivered import poll_until, take
+from test.conformance.reading import poll_until, take
 from test.support.waiting import until
 
 ACCEPT, RELEASE, REJECT, RENEW = (

@@ -20,7 +20,7 @@ from kafka.net.loop import Loop
 from kafka.producer import KafkaProducer
 from kafka.share import KafkaShareConsumer, ShareRecord
 from kafka.structs import TopicPartition
-from test.conformance.delivered import take
+from test.conformance.reading import take
 from test.conformance.test_share import ACCEPT, LONG_LOCK_MS, RELEASE, RENEW, MakeQueue, queue
 from test.support.either_broker import RELEASES
 from test.support.waiting import WITHIN_S, until

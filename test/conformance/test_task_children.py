@@ -10,7 +10,7 @@ import pytest
 from kafka.tasks.outcome import JobSucceeded
 from kafka.tasks.pools.settings import start_methods
 from test.tasks.pools import enqueuing_app as tasks
-from test.tasks.pools.nursery import Nursery
+from test.tasks.pools.child_processes import ChildProcesses
 
 
 @pytest.mark.parametrize("method", start_methods())
@@ -24,16 +24,16 @@ def test_a_task_enqueues_and_the_workers_own_connection_goes_on(
     try:
         tasks.jobs["other"].delay(1)  # the worker is connected before it forks
         app.flush(60)
-        with Nursery(method, "test.tasks.pools.enqueuing_app:app", app=app) as nursery:
-            child = nursery.start()
-            sent = nursery.run(child, tasks.jobs["enqueue"], 5)
+        with ChildProcesses(method, "test.tasks.pools.enqueuing_app:app", app=app) as processes:
+            child = processes.start()
+            sent = processes.run(child, tasks.jobs["enqueue"], 5)
             assert isinstance(sent, JobSucceeded), sent
             ids = json.loads(sent.value)
             assert len(set(ids)) == 5
-            last = nursery.run(child, tasks.jobs["enqueue_without_waiting"])
+            last = processes.run(child, tasks.jobs["enqueue_without_waiting"])
             assert isinstance(last, JobSucceeded), last
             child.retire()  # what was enqueued and not flushed goes out before it ends
-            assert nursery.end_of(child)[0].code == 0
+            assert processes.end_of(child)[0].code == 0
         tasks.jobs["other"].delay(2)
         app.flush(60)
         assert tasks.count_records(bootstrap, app.names.queue("default")) == 1 + 5 + 1 + 1

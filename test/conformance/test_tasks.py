@@ -34,7 +34,7 @@ from kafka.tasks.kafka_backend.connection import connect
 from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import read_settings
 from kafka.tasks.worker import Worker
-from test.conformance.delivered import poll_until
+from test.conformance.reading import poll_until
 from test.support.waiting import WITHIN_S, eventually, until
 
 Unique = Callable[[str], str]

@@ -19,7 +19,7 @@ from kafka.core.routing import AnyNode
 from kafka.protocol.telemetry import GetTelemetrySubscriptionsRequest, PushTelemetryRequest
 from kafka.testing import EmbeddedBroker
 from kafka.wire.types import ZERO_UUID
-from test.conformance.delivered import take
+from test.conformance.reading import take
 from test.support import jars, telemetry_plugin
 from test.support.apache_kafka import LATEST, ApacheKafka, refuse, require_apache_kafka
 from test.support.optional import needs_re2

@@ -37,7 +37,7 @@ from test.broker.transactions.txn import (
     state,
     verify,
 )
-from test.conformance.ready import GROUP, TRANSACTION, wait_for_coordinator
+from test.conformance.readiness import GROUP, TRANSACTION, wait_for_coordinator
 from test.support.optional import needs_re2
 from test.support.waiting import eventually, look_until, until
 

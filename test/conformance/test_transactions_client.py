@@ -24,7 +24,7 @@ from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.offsets import OffsetFetchRequest
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from test.broker.raw_client import RawClient
-from test.conformance.delivered import poll_until, records_of_all
+from test.conformance.reading import poll_until, records_of_all
 from test.support.either_broker import EITHER, every_release
 from test.support.waiting import eventually, until
 

@@ -1,5 +1,5 @@
 """Lists of groups', share groups' and transactions' answers without an order: Apache Kafka keeps them in hash maps, or
-answers as parts come back. As paths without their indexes; more of them are in ``twins.py``."""
+answers as parts come back. As paths without their indexes; more of them are in ``broker_pair.py``."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from kafka.errors import KafkaError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.testing import EmbeddedBroker
-from test.faults.group_crew import MEMBERS, Crew, Faults, check
 from test.faults.group_member import SLOT
+from test.faults.group_processes import MEMBERS, Crew, Faults, check
 from test.support import seeds
 from test.support.apache_kafka import ApacheKafka
 from test.support.waiting import until

@@ -16,8 +16,8 @@ import pytest
 
 from kafka.tasks import JobState
 from kafka.testing import EmbeddedBroker
-from test.faults.pool_crew import PoolCrew, PoolWorker, wait_for
 from test.faults.pool_jobs import ERRORS, RESULTS, big_text
+from test.faults.pool_workers import PoolCrew, PoolWorker, wait_for
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
 from test.support.either_broker import EITHER
 from test.support.process_table import Idle, needs_proc, process, zombies_of

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from kafka.tasks import JobState
-from test.faults.pool_crew import PoolCrew, wait_for
 from test.faults.pool_jobs import make_app
+from test.faults.pool_workers import PoolCrew, wait_for
 from test.faults.stepped_clock import VARIABLE, Steps
 from test.faults.test_pools_stopped import LOCK_MS
 from test.faults.test_pools_stopped import pool_crew as pool_crew  # a fixture

@@ -13,7 +13,7 @@ import pytest
 
 from kafka.tasks.pools.supervision import FULL_CHANNEL_RETRY_S, MAX_FULL_CHANNEL
 from kafka.testing import EmbeddedBroker
-from test.faults.pool_crew import PoolCrew, PoolWorker, wait_for
+from test.faults.pool_workers import PoolCrew, PoolWorker, wait_for
 from test.faults.test_pools_stopped import ended
 from test.faults.test_pools_stopped import pool_crew as pool_crew  # a fixture
 from test.support.process_table import fds_of, needs_proc, zombies_of

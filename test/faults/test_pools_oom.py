@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from test.faults.pool_crew import PoolCrew, wait_for
+from test.faults.pool_workers import PoolCrew, wait_for
 from test.faults.test_pools_stopped import pool_crew as pool_crew  # a fixture
 from test.support.control_groups import kills_of, memory_group
 from test.support.process_table import needs_proc

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafka.testing import EmbeddedBroker
-from test.faults.pool_crew import PoolCrew, PoolWorker, wait_for
+from test.faults.pool_workers import PoolCrew, PoolWorker, wait_for
 from test.faults.test_pools_stopped import ended
 from test.faults.test_pools_stopped import pool_crew as pool_crew  # a fixture
 from test.support.ports import free_ports

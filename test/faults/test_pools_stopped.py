@@ -16,7 +16,7 @@ import pytest
 
 from kafka.tasks import JobHandle, JobState
 from kafka.testing import EmbeddedBroker
-from test.faults.pool_crew import PoolCrew, PoolWorker, wait_for
+from test.faults.pool_workers import PoolCrew, PoolWorker, wait_for
 from test.support.apache_kafka import ApacheKafka
 from test.support.process_table import needs_proc, process
 

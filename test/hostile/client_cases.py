@@ -4,7 +4,7 @@ A case makes its input, and then gives the steps that a client takes with it: ea
 does in one go. What a loop of a client of ours does has its time bounded; what a user's thread does (``poll()``), its
 memory only. The limit that a case names is what the code enforces: MODULE:NAME, with its value read from there.
 
-Answers of the protocol come from the schemas (``test/wire/test_cost.py``); all else is by hand, a row for each.
+Answers of the protocol come from the schemas (``test/wire/test_decoding_cost.py``); all else is by hand, a row each.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from kafka.wire.message import Field, Message
 from test.hostile.generator import bomb, one_huge
 from test.records.fuzz import v2_around, wrapper
 from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues
-from test.wire.test_cost import arrays, with_many
+from test.wire.test_decoding_cost import arrays, with_many
 
 Step = Callable[[], object]
 T0: Final = 1_700_000_000_000

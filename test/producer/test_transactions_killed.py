@@ -81,7 +81,7 @@ def test_the_requests_between_which_it_is_killed_are_all_that_there_are(
     assert {api: count for api, count in seen.items() if api not in ("ApiVersions", "Metadata")} == REQUESTS[release]
 
 
-@pytest.mark.deep("kills a producer 50 times; kept by test_transactions_chance.py and the exactly-once test below")
+@pytest.mark.deep("kills a producer 50 times; kept by test_transactions_faults.py and the exactly-once test below")
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("broker", "api", "nth", "when"), MOMENTS, indirect=["broker"])
 def test_a_killed_producer_leaves_whole_transactions_or_nothing(

@@ -9,8 +9,8 @@ command that replays it and the last events.
 
     hermetic.py    chance and time of the process, taken over by the seed
     hosts.py       a machine in the world: its clock, its pauses
-    world.py       loop, network, broker, events; the end of the bad weather, and what has to come about after it
-    weather.py     what goes wrong, and when; ``replies.py`` holds answers back
+    world.py       loop, network, broker, events; the end of the faults, and what has to come about after it
+    random_faults.py     what goes wrong, and when; ``replies.py`` holds answers back
     trace.py       what happened, for people
     share.py (and share_members.py), plain.py, producing.py, consumers.py    the kinds: members, and what has to hold
     groups.py      what has to hold of groups, whatever the protocol

@@ -5,7 +5,7 @@
   coordinator takes no commit for it from one that was told so earlier.
 * Committed offsets never go back.
 * Of each member: a partition is assigned, then revoked or lost, then perhaps assigned again; never twice the same.
-* After the bad weather all partitions are owned by living members, each by one, all is processed and committed, and
+* After the faults all partitions are owned by living members, each by one, all is processed and committed, and
   everybody can leave.
 
 :class:`GroupStory` makes the world; who the members are is ``consumers.py``'s.
@@ -154,7 +154,7 @@ class GroupStory(Story):
         for _ in range(rng.randint(1, 3)):
             world.later(rng.choice((0.0, rng.uniform(0.0, 3.0))), self.join)
         for _ in range(rng.choice((0, 1, 2, 4))):
-            world.later(rng.uniform(0.5, world.weather.lasts_s), self.change)
+            world.later(rng.uniform(0.5, world.faults.lasts_s), self.change)
 
     def is_up(self) -> bool:
         return self.world.broker is not None and not self.world.broker_host.loop.is_paused

@@ -120,11 +120,11 @@ class PlainStory(Story):
         for number in range(rng.randint(1, 2)):
             self.readers.append(Reader(self, world.host(f"c{number + 1}"), rng.random() < 0.4))
         for _ in range(rng.randint(0, 4)):
-            world.later(rng.uniform(0.1, world.weather.lasts_s), self.act)
+            world.later(rng.uniform(0.1, world.faults.lasts_s), self.act)
         if rng.random() < 0.3:
-            world.later(rng.uniform(0.1, world.weather.lasts_s), self.grow)
+            world.later(rng.uniform(0.1, world.faults.lasts_s), self.grow)
         for _ in range(rng.choice((0, 0, 1, 2))):
-            world.later(rng.uniform(0.1, world.weather.lasts_s), self.shorten)
+            world.later(rng.uniform(0.1, world.faults.lasts_s), self.shorten)
 
     def is_up(self) -> bool:
         return self.world.broker is not None and not self.world.broker_host.loop.is_paused

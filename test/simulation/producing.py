@@ -1,4 +1,4 @@
-"""Idempotent producers: KafkaProducer on a loop, through any weather.
+"""Idempotent producers: KafkaProducer on a loop, through any faults.
 
 What has to hold: every record whose future has succeeded is in the log, once, at the offset that the future says; one
 whose future has failed is there at most once; those of one producer in one partition are in the order of sending; every
@@ -88,7 +88,7 @@ class ProducerStory(Story):
         for number in range(rng.randint(1, 2)):
             self.senders.append(Sender(self, world.host(f"p{number + 1}")))
         if len(self.senders) > 1 and rng.random() < 0.2:
-            world.later(rng.uniform(0.5, world.weather.lasts_s), self.senders[0].host.die, rng.random() < 0.5)
+            world.later(rng.uniform(0.5, world.faults.lasts_s), self.senders[0].host.die, rng.random() < 0.5)
 
     def living(self) -> list[Sender]:
         return [each for each in self.senders if not each.host.is_dead]

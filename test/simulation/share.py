@@ -82,7 +82,7 @@ class ShareStory(Story):
         for _ in range(rng.randint(1, 3)):
             world.later(rng.choice((0.0, rng.uniform(0.0, 3.0))), self.join)
         for _ in range(rng.choice((0, 1, 2))):
-            world.later(rng.uniform(0.5, world.weather.lasts_s), self.change)
+            world.later(rng.uniform(0.5, world.faults.lasts_s), self.change)
 
     def produce(self) -> None:
         world, rng = self.world, self.rng

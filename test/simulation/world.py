@@ -1,9 +1,9 @@
 """One world: a loop on simulated time, a network in memory, the embedded broker's machine, and a story that happens.
 
-    begin -> bad weather for some seconds -> calm -> everything the story waits for, within a bound -> close -> check
+    begin -> faults for some seconds -> calm -> everything the story waits for, within a bound -> close -> check
 
 The story's members live on hosts of their own (``hosts.py``), each with a KafkaClient of its own; what goes wrong
-between them and the broker is ``weather.py``'s. Everything of note goes into the trace, the last of which a failing
+between them and the broker is ``random_faults.py``'s. Everything of note goes into the trace, whose end a failing
 seed shows. What the package logs as an error is a failure too.
 """
 
@@ -109,7 +109,7 @@ class Story:
     allowed_errors: ClassVar[tuple[str, ...]] = ()
     """Parts of texts that may be logged as errors."""
     settles_within_s: ClassVar[float] = 60.0
-    """From the end of the bad weather to :meth:`is_done`."""
+    """From the end of the faults to :meth:`is_done`."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -120,7 +120,7 @@ class Story:
         raise NotImplementedError
 
     def calm(self) -> None:
-        """The bad weather is over: see to it that somebody is there to finish the work."""
+        """The faults are over: leave enough members to finish the work."""
 
     def is_done(self) -> bool:
         """What has to come about has come about."""
@@ -171,9 +171,9 @@ class World:
         self.server: BrokerServer | None = None
         self.gone: set[int] = set()
         """Numbers of connections that have ended at the broker."""
-        from test.simulation.weather import Weather  # it knows the world
+        from test.simulation.random_faults import RandomFaults  # it knows the world
 
-        self.weather = Weather(self)
+        self.faults = RandomFaults(self)
         self.story: Story | None = None
         self.start_broker()
 
@@ -213,10 +213,10 @@ class World:
         self.story = story
         story.begin()
         self.is_stormy = True
-        self.weather.begin()
-        self._run_until(lambda: False, self.weather.lasts_s)
+        self.faults.begin()
+        self._run_until(lambda: False, self.faults.lasts_s)
         self.is_stormy = False
-        self.weather.end()
+        self.faults.end()
         self.note("calm")
         story.calm()
         if not self._run_until(story.is_done, story.settles_within_s):
@@ -309,22 +309,22 @@ class World:
     def _handle(
         self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest, now: float
     ) -> PendingResponse:
-        """Broker.handle, with the weather before and behind it."""
+        """Broker.handle, with faults before and behind it."""
         broker, story = self.broker, self.story
         assert broker is not None
-        fate = self.weather.fate(received) if self.is_stormy else None
-        if fate is not None:
-            self.note("weather", fate.name, type(getattr(received, "request", None)).__name__, connection.host)
-            if not fate.is_handled:
-                return fate.reply(PendingResponse.hanging_up(), self)
-            if fate.waits_before:
+        fault = self.faults.on_request(received) if self.is_stormy else None
+        if fault is not None:
+            self.note("fault", fault.name, type(getattr(received, "request", None)).__name__, connection.host)
+            if not fault.is_handled:
+                return fault.reply(PendingResponse.hanging_up(), self)
+            if fault.waits_before:
                 shown = PendingResponse()
-                self.later(fate.seconds, self._handle_late, broker, connection, received, shown)
+                self.later(fault.seconds, self._handle_late, broker, connection, received, shown)
                 return shown
         reply = broker.handle_now(connection, received, now)
         if story is not None and isinstance(received, ReceivedRequest) and received.request.api_key in story.watched:
             reply = passed_on(reply, lambda done: self._answered(connection, received, done))
-        return reply if fate is None else fate.reply(reply, self)
+        return reply if fault is None else fault.reply(reply, self)
 
     def _handle_late(
         self, broker: Broker, connection: ConnectionContext, received: Any, shown: PendingResponse
@@ -387,7 +387,7 @@ class World:
         assert answer.responses[0].error_code == 0, answer
 
     def produce(self, topic: str, partition: int, values: list[bytes]) -> int:
-        """Append one batch; its first offset. As a producer does that no weather reaches."""
+        """Append one batch; its first offset. As a producer does that no fault reaches."""
         builder = RecordBatchBuilder(1 << 20)
         assert self.broker is not None
         timestamp = self.broker.epoch_ms()
@@ -406,5 +406,5 @@ class World:
     def host(self, name: str) -> Host:
         """A new machine."""
         host = self.hosts[name] = Host(self, name)
-        self.weather.joined(host)
+        self.faults.joined(host)
         return host

@@ -155,7 +155,7 @@ def _take(
     told nevertheless.
 
     An error is returned without its traceback: with it, error and frame hold one another, and the request's batches
-    with them, which may be 100 MB, until the garbage collector comes (``test/hostile/test_garbage.py``).
+    with them, which may be 100 MB, until the garbage collector comes (``test/hostile/test_reference_cycles.py``).
     """
     if isinstance(topic, BrokerResponseError):
         return topic

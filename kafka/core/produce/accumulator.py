@@ -48,9 +48,9 @@ from kafka.records.header import HEADER_BYTES
 #     unassigned   UNASSIGNED_RECORD_BYTES for each record + its bytes: of a topic whose partitions are not known
 #
 # What is not counted: the futures that users keep (a batch's own is in OBJECT_BYTES), values that users keep, the
-# requests that are being written, and what the memory allocator rounds up to. ``test/producer/test_memory.py`` measures
-# processes, and keeps the sum of these within a fifth. (With a stopped broker and empty records a process grew to six
-# times ``buffer_memory`` when only the records' bytes counted.)
+# requests that are being written, and what the memory allocator rounds up to. ``test/producer/test_buffer_memory.py``
+# measures processes, and keeps the sum of these within a fifth. (With a stopped broker and empty records a process grew
+# to six times ``buffer_memory`` when only the records' bytes counted.)
 #
 # Waiters get memory in the order in which they came, as from Java's ``BufferPool``: a later one gets none while
 # one waits, small as it may be. A record for which an open batch has room needs none, and does not wait.

@@ -326,7 +326,7 @@ def test_a_fetch_for_acknowledgements_alone_is_answered_at_once(
 
 
 def test_the_answer_that_closes_a_new_session_names_what_was_acknowledged_alone(group: Group) -> None:
-    # Java: FinalContext has no partitions of its own. Found by a walk of test_twin_walks.py.
+    # Java: FinalContext has no partitions of its own. Found by a walk of test_compare_random_walks.py.
     group.hand.ask(group.fetch_request(0))
     assert group.hand.ask(group.fetch_request(-1, partitions=())).responses == []
     group.hand.produce("t", batch(b"a"))

@@ -50,7 +50,7 @@ class Expected(NamedTuple):
 # poll() and the next poll() tries again, a member here reports the error and tries again after a pause (REPORT), unless
 # no later attempt can end otherwise (GIVE_UP). test/conformance/test_groups.py provokes on Apache Kafka 4.3.0:
 # ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT,
-# REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID; test_full_groups.py GROUP_MAX_SIZE_REACHED.
+# REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID; test_group_max_size.py GROUP_MAX_SIZE_REACHED.
 R = ClassicErrorAction
 EXPECTED: dict[str, Expected] = {
     "COORDINATOR_LOAD_IN_PROGRESS": Expected(

@@ -20,7 +20,7 @@ from kafka.tasks.pools.messages import DONE, PROGRESS, encode_done
 from kafka.tasks.pools.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
 from kafka.tasks.runner import Job
 from test.tasks.fakes import a_job
-from test.tasks.pools.nursery import few_descriptors
+from test.tasks.pools.child_processes import few_descriptors
 
 APP = App("shop")
 FROM_FILE = large_payloads.FILE_FROM_BYTES

@@ -17,7 +17,7 @@ from kafka.tasks import Context
 from kafka.tasks.pools import job_logging
 from kafka.tasks.pools.job_logging import JobFormatter, JobLogContext
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import Nursery
+from test.tasks.pools.child_processes import ChildProcesses
 
 
 @pytest.fixture
@@ -100,11 +100,11 @@ import logging, sys
 sys.path[:0] = {[path for path in sys.path if path]!r}
 logging.basicConfig(level="INFO", format="%(levelname)s %(message)s", stream=sys.stderr)
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import Nursery
-with Nursery({method!r}) as nursery:
-    child = nursery.start()
+from test.tasks.pools.child_processes import ChildProcesses
+with ChildProcesses({method!r}) as processes:
+    child = processes.start()
     for number in range(3):
-        nursery.run(child, tasks.say, str(number))
+        processes.run(child, tasks.say, str(number))
         print("ended", number, flush=True)
 """
     path = tmp_path / "output"
@@ -121,8 +121,8 @@ with Nursery({method!r}) as nursery:
 
 
 def test_a_child_whose_parent_does_not_log_does_not_either(capfd: pytest.CaptureFixture[str]) -> None:
-    with Nursery("fork") as nursery:
-        nursery.run(nursery.start(), tasks.add, 1, 2)
+    with ChildProcesses("fork") as processes:
+        processes.run(processes.start(), tasks.add, 1, 2)
     assert capfd.readouterr() == ("", "")
 
 

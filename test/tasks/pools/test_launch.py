@@ -32,7 +32,7 @@ from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, start_methods
 from test.support.waiting import until
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import DEADLINE_S, Nursery, few_descriptors, is_running
+from test.tasks.pools.child_processes import DEADLINE_S, ChildProcesses, few_descriptors, is_running
 
 METHODS = start_methods()
 EXECUTED = [method for method in METHODS if method != "fork"]
@@ -51,15 +51,15 @@ def _value(outcome: object) -> Any:
 
 @each_method
 def test_children_of_every_method_run_jobs_and_end_in_order(method: str) -> None:
-    with Nursery(method) as nursery:
-        children = [nursery.start(), nursery.start()]
-        pids = {_value(nursery.run(child, tasks.pid)) for child in children}
+    with ChildProcesses(method) as processes:
+        children = [processes.start(), processes.start()]
+        pids = {_value(processes.run(child, tasks.pid)) for child in children}
         assert pids == {child.pid for child in children}
         assert os.getpid() not in pids
         for child in children:
-            nursery.give(child, tasks.add, 1, 2)
+            processes.give(child, tasks.add, 1, 2)
             child.retire()
-            found, messages = nursery.end_of(child)
+            found, messages = processes.end_of(child)
             assert (found.code, found.signal, len(messages)) == (0, None, 1)
             assert found.max_rss_bytes is not None
             assert 1 << 22 < found.max_rss_bytes < 1 << 30
@@ -70,28 +70,28 @@ def test_children_of_every_method_run_jobs_and_end_in_order(method: str) -> None
 
 @each_method
 def test_deaths_and_limits_work_by_every_method(method: str, tmp_path: pathlib.Path) -> None:
-    with Nursery(method) as nursery:
-        first, second = nursery.start(), nursery.start()
-        nursery.begin(first, tasks.spin)
+    with ChildProcesses(method) as processes:
+        first, second = processes.start(), processes.start()
+        processes.begin(first, tasks.spin)
         first.kill(signal.SIGTERM)
-        assert nursery.end_of(first)[0].signal == signal.SIGTERM
-        nursery.give(second, tasks.exit_at_once, 9)
-        assert nursery.end_of(second)[0].code == 9
+        assert processes.end_of(first)[0].signal == signal.SIGTERM
+        processes.give(second, tasks.exit_at_once, 9)
+        assert processes.end_of(second)[0].code == 9
         first.kill(signal.SIGKILL)  # nothing, whoever has that number now
         second.kill_group(signal.SIGKILL)
-        child = nursery.start()
-        seq = nursery.begin(child, tasks.finish_anyway, str(tmp_path / "began"))
+        child = processes.start()
+        seq = processes.begin(child, tasks.finish_anyway, str(tmp_path / "began"))
         until((tmp_path / "began").exists)
         child.soft(seq)
-        (done,) = nursery.messages(child)
+        (done,) = processes.messages(child)
         assert isinstance(done, JobDone)
         assert _value(done.outcome) == "partial"
 
 
 @each_method
 def test_the_descriptor_of_the_end_becomes_readable(method: str) -> None:
-    with Nursery(method) as nursery:
-        child = nursery.start()
+    with ChildProcesses(method) as processes:
+        child = processes.start()
         if child.pidfd is None:
             pytest.skip("this system has no pidfd")
         assert not select.select([child.pidfd], [], [], 0)[0]
@@ -102,17 +102,17 @@ def test_the_descriptor_of_the_end_becomes_readable(method: str) -> None:
 
 @each_method
 def test_payloads_pass_by_every_method(method: str) -> None:
-    with Nursery(method) as nursery:
-        child = nursery.start()
-        assert _value(nursery.run(child, tasks.length, "x" * 10_000_000)) == 10_000_000
-        assert len(_value(nursery.run(child, tasks.repeat, "y", 10_000_000))) == 10_000_000
+    with ChildProcesses(method) as processes:
+        child = processes.start()
+        assert _value(processes.run(child, tasks.length, "x" * 10_000_000)) == 10_000_000
+        assert len(_value(processes.run(child, tasks.repeat, "y", 10_000_000))) == 10_000_000
 
 
 @each_method
 def test_a_child_is_clean_by_every_method(method: str) -> None:
-    with Nursery(method) as nursery:
-        nursery.start()
-        found = _value(nursery.run(nursery.start(), tasks.surroundings))
+    with ChildProcesses(method) as processes:
+        processes.start()
+        found = _value(processes.run(processes.start(), tasks.surroundings))
         assert found["kinds"] == ["pipe", "socket", "socket"]
         del found["kinds"]
         assert set(map(str, found.values())) == {"True", "[]"}
@@ -122,8 +122,8 @@ def test_a_child_is_clean_by_every_method(method: str) -> None:
 def test_a_child_uses_the_servers_that_the_worker_was_told(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = dataclasses.replace(tasks.app.settings, bootstrap_servers="elsewhere:9092")
     monkeypatch.setattr(tasks.app, "settings", told)
-    with Nursery(method) as nursery:
-        assert _value(nursery.run(nursery.start(), tasks.servers)) == "elsewhere:9092"
+    with ChildProcesses(method) as processes:
+        assert _value(processes.run(processes.start(), tasks.servers)) == "elsewhere:9092"
 
 
 @each_executed
@@ -131,8 +131,8 @@ def test_no_password_is_on_a_command_line(method: str, monkeypatch: pytest.Monke
     client = type(tasks.app.settings.client)({"sasl_plain_password": "s3cret"})
     monkeypatch.setattr(tasks.app, "settings", dataclasses.replace(tasks.app.settings, client=client))
     others = set(kernel.children_of(os.getpid()))
-    with Nursery(method) as nursery:
-        child = nursery.start()
+    with ChildProcesses(method) as processes:
+        child = processes.start()
         for pid in {child.pid, *kernel.children_of(os.getpid())} - others:
             text = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes() + pathlib.Path(f"/proc/{pid}/environ").read_bytes()
             assert b"s3cret" not in text
@@ -145,8 +145,8 @@ def test_a_fork_beside_threads_warns_nobody_and_works() -> None:
     thread = threading.Thread(target=over.wait, args=(DEADLINE_S,))
     thread.start()
     try:
-        with Nursery("fork") as nursery:
-            assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+        with ChildProcesses("fork") as processes:
+            assert _value(processes.run(processes.start(), tasks.add, 1, 2)) == 3
     finally:
         over.set()
         thread.join()
@@ -157,8 +157,8 @@ def test_a_fork_waits_for_a_name_that_is_being_looked_up() -> None:
     resolver = threading.Thread(target=found.wait, name=f"{THREAD_NAME}-host", daemon=True)
     resolver.start()
     threading.Timer(0.05, found.set).start()
-    with Nursery("fork") as nursery:
-        nursery.start()
+    with ChildProcesses("fork") as processes:
+        processes.start()
         assert not resolver.is_alive()
 
 
@@ -166,32 +166,32 @@ def test_a_fork_leaves_signals_and_collector_as_they_were() -> None:
     import gc
 
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    with Nursery("fork") as nursery:
-        nursery.start()
+    with ChildProcesses("fork") as processes:
+        processes.start()
         assert gc.isenabled()
         assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
 
 
 def test_a_system_that_refuses_to_fork_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Nursery("fork") as nursery:
+    with ChildProcesses("fork") as processes:
         before = len(process_setup.open_fds())
         with monkeypatch.context() as patch:
             patch.setattr(os, "fork", _refuse)
             with pytest.raises(OSError, match="too many"):
-                nursery.start()
+                processes.start()
         assert len(process_setup.open_fds()) == before
-        assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+        assert _value(processes.run(processes.start(), tasks.add, 1, 2)) == 3
 
 
 @each_method
 def test_a_system_without_descriptors_leaves_nothing_behind(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Nursery(method) as nursery:
-        nursery.start()
+    with ChildProcesses(method) as processes:
+        processes.start()
         before = len(process_setup.open_fds())
         with monkeypatch.context() as patch:
             patch.setattr(channel, "SharedPage", _refuse)
             with pytest.raises(OSError, match="too many"):
-                nursery.start()
+                processes.start()
         assert len(process_setup.open_fds()) == before
 
 
@@ -215,13 +215,13 @@ def test_an_app_that_can_not_be_loaded_is_told_by_the_child_that_ends(
     method: str, path: str, how: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKA_TEST_FAILING_IMPORT", how)
-    with Nursery(method, path) as nursery:
+    with ChildProcesses(method, path) as processes:
         for _ in range(2):
-            child = nursery.start(wait_up=False)
-            found, messages = nursery.end_of(child)
+            child = processes.start(wait_up=False)
+            found, messages = processes.end_of(child)
             assert messages == []
             assert found.code == EXIT_APP_NOT_LOADED
-            assert told in nursery.progress[-1]
+            assert told in processes.progress[-1]
 
 
 @each_executed
@@ -229,9 +229,9 @@ def test_an_import_that_ends_the_process_is_a_child_that_never_was_up(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKA_TEST_FAILING_IMPORT", "exit at once")
-    with Nursery(method, "test.tasks.pools.failing_app:app") as nursery:
-        child = nursery.start(wait_up=False)
-        found, messages = nursery.end_of(child)
+    with ChildProcesses(method, "test.tasks.pools.failing_app:app") as processes:
+        child = processes.start(wait_up=False)
+        found, messages = processes.end_of(child)
         assert (found.signal, messages, child.page.phase) == (None, [], ChildPhase.BOOTING)
         assert found.code == (3 if method == "spawn" else None)  # it was the fork server that ended
 
@@ -249,31 +249,31 @@ def slow(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pat
 def test_a_child_whose_import_takes_too_long_can_be_given_up_and_the_next_one_comes(
     method: str, slow: pathlib.Path
 ) -> None:
-    with Nursery(method, "test.tasks.pools.slow_app:app") as nursery:
-        child = nursery.start(wait_up=False)
+    with ChildProcesses(method, "test.tasks.pools.slow_app:app") as processes:
+        child = processes.start(wait_up=False)
         assert child.exited() is None
         child.dump()  # it could not bear that now
         child.kill(signal.SIGKILL)
-        found, messages = nursery.end_of(child)
+        found, messages = processes.end_of(child)
         assert (found.code, messages, child.page.begun_seq) == (None, [], 0)
         slow.unlink()
-        assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+        assert _value(processes.run(processes.start(), tasks.add, 1, 2)) == 3
 
 
 @pytest.mark.skipif("forkserver" not in METHODS, reason="no fork server here")
 def test_a_child_that_was_never_forked_is_given_up_without_a_look_at_other_children(slow: pathlib.Path) -> None:
-    with Nursery("forkserver", "test.tasks.pools.slow_app:app", process_per_job=True) as nursery:
+    with ChildProcesses("forkserver", "test.tasks.pools.slow_app:app", process_per_job=True) as processes:
         with subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(120)"]) as living:
             dead = subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(7)"])
             os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
-            child = nursery.start(wait_up=False)
+            child = processes.start(wait_up=False)
             assert child.exited() is None
             child.kill_group(signal.SIGKILL)
             assert child.exited() == ExitStatus()
             assert dead.wait() == 7
             living.kill()
         slow.unlink()
-        assert _value(nursery.run(nursery.start(), tasks.add, 1, 2)) == 3
+        assert _value(processes.run(processes.start(), tasks.add, 1, 2)) == 3
 
 
 @pytest.mark.parametrize("pid", [-1, 0, 1])
@@ -289,9 +289,9 @@ def test_a_job_that_has_become_somebody_else_gets_no_signal_and_that_is_no_error
     def refuse(*_: object) -> None:
         raise PermissionError("it is another user's now")
 
-    with Nursery("fork", process_per_job=True) as nursery:
-        child = nursery.start()
-        nursery.begin(child, tasks.spin)
+    with ChildProcesses("fork", process_per_job=True) as processes:
+        child = processes.start()
+        processes.begin(child, tasks.spin)
         monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
         child.kill(signal.SIGKILL)
         assert child.exited() is None
@@ -299,11 +299,11 @@ def test_a_job_that_has_become_somebody_else_gets_no_signal_and_that_is_no_error
 
 @each_executed
 def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path) -> None:
-    with Nursery(method, "test.tasks.pools.slow_app:app") as nursery:
-        child = nursery.start(wait_up=False)
-        nursery.give(child, tasks.add, 2, 3)
+    with ChildProcesses(method, "test.tasks.pools.slow_app:app") as processes:
+        child = processes.start(wait_up=False)
+        processes.give(child, tasks.add, 2, 3)
         slow.unlink()
-        _, done = nursery.messages(child, 2)
+        _, done = processes.messages(child, 2)
         assert isinstance(done, JobDone)
         assert _value(done.outcome) == 5
 
@@ -323,11 +323,11 @@ def test_a_long_import_is_told_now_and_then_and_not_afterwards(monkeypatch: pyte
 
 @each_executed
 def test_parent_and_child_agree_about_their_tasks(method: str) -> None:
-    with Nursery(method) as nursery:
-        child = nursery.launcher.start(99)
-        nursery.children.append(child)
-        (up,) = nursery.messages(child)
-        assert up.registry_hash == registry_hash(tasks.app) == nursery.launcher.registry_hash  # type: ignore[union-attr]
+    with ChildProcesses(method) as processes:
+        child = processes.launcher.start(99)
+        processes.children.append(child)
+        (up,) = processes.messages(child)
+        assert up.registry_hash == registry_hash(tasks.app) == processes.launcher.registry_hash  # type: ignore[union-attr]
         assert up.generation == 99  # type: ignore[union-attr]
 
 
@@ -343,23 +343,23 @@ def test_another_set_of_tasks_has_another_hash() -> None:
 
 
 @pytest.fixture
-def served() -> Iterator[Nursery]:
+def served() -> Iterator[ChildProcesses]:
     if "forkserver" not in METHODS:
         pytest.skip("no fork server on this system")
-    with Nursery("forkserver") as nursery:
-        yield nursery
+    with ChildProcesses("forkserver") as processes:
+        yield processes
 
 
-def _server_pid(nursery: Nursery) -> int:
-    return int(nursery.launcher._server.pid)  # type: ignore[attr-defined]
+def _server_pid(processes: ChildProcesses) -> int:
+    return int(processes.launcher._server.pid)  # type: ignore[attr-defined]
 
 
-def test_the_fork_server_has_neither_threads_nor_sockets_of_brokers(served: Nursery) -> None:
+def test_the_fork_server_has_neither_threads_nor_sockets_of_brokers(served: ChildProcesses) -> None:
     served.start()
     assert len(os.listdir(f"/proc/{_server_pid(served)}/task")) == 1
 
 
-def test_children_of_a_dead_fork_server_go_on_and_their_ends_are_known(served: Nursery) -> None:
+def test_children_of_a_dead_fork_server_go_on_and_their_ends_are_known(served: ChildProcesses) -> None:
     child, other = served.start(), served.start()
     server = _server_pid(served)
     os.kill(server, signal.SIGKILL)
@@ -374,7 +374,7 @@ def test_children_of_a_dead_fork_server_go_on_and_their_ends_are_known(served: N
     assert _value(served.run(other, tasks.add, 1, 2)) == 3
 
 
-def test_a_child_of_a_dead_fork_server_keeps_no_loop_busy(served: Nursery) -> None:
+def test_a_child_of_a_dead_fork_server_keeps_no_loop_busy(served: ChildProcesses) -> None:
     child = served.start()
     watched = child.pidfd
     assert watched is not None
@@ -386,7 +386,7 @@ def test_a_child_of_a_dead_fork_server_keeps_no_loop_busy(served: Nursery) -> No
 
 
 @pytest.mark.parametrize("room", range(10))
-def test_a_start_for_want_of_descriptors_leaves_none_behind(served: Nursery, room: int) -> None:
+def test_a_start_for_want_of_descriptors_leaves_none_behind(served: ChildProcesses, room: int) -> None:
     served.start()
     before = len(process_setup.open_fds())
     with few_descriptors(room), pytest.raises(OSError, match="[Tt]oo many"):
@@ -408,9 +408,9 @@ def test_a_fork_that_cannot_become_a_child_does_not_go_on_as_its_parent(monkeypa
     def fail(*args: object) -> channel.ChildChannel:
         raise OSError(12, "cannot allocate memory")
 
-    with Nursery("fork") as nursery:
+    with ChildProcesses("fork") as processes:
         monkeypatch.setattr(launch, "ChildChannel", fail)
-        child = nursery.start(wait_up=False)
+        child = processes.start(wait_up=False)
         assert until(child.exited).code == EXIT_BROKEN_CHANNEL
 
 
@@ -420,13 +420,13 @@ WORKER = """
 import sys, time, select
 sys.path[:0] = {path!r}
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import Nursery
-with Nursery({method!r}) as nursery:
-    idle, busy, in_c, parent = [nursery.start() for _ in range(4)]
-    nursery.begin(busy, tasks.spin)
-    nursery.begin(in_c, tasks.c_loop)
+from test.tasks.pools.child_processes import ChildProcesses
+with ChildProcesses({method!r}) as processes:
+    idle, busy, in_c, parent = [processes.start() for _ in range(4)]
+    processes.begin(busy, tasks.spin)
+    processes.begin(in_c, tasks.c_loop)
     import json
-    forked = json.loads(nursery.run(parent, tasks.fork_one).value)
+    forked = json.loads(processes.run(parent, tasks.fork_one).value)
     print(idle.pid, busy.pid, in_c.pid, parent.pid, forked, flush=True)
     while True:
         time.sleep(60)
@@ -453,9 +453,9 @@ LONE_JOB = """
 import sys, time
 sys.path[:0] = {path!r}
 from test.tasks.pools import children_app as tasks
-from test.tasks.pools.nursery import Nursery
-with Nursery("fork", process_per_job=True) as nursery:
-    nursery.begin(nursery.start(), tasks.lead_a_session)
+from test.tasks.pools.child_processes import ChildProcesses
+with ChildProcesses("fork", process_per_job=True) as processes:
+    processes.begin(processes.start(), tasks.lead_a_session)
     while True:
         time.sleep(60)
 """
@@ -567,17 +567,17 @@ def test_a_method_that_needs_a_path_says_so() -> None:
 
 
 def test_without_an_interpreter_no_child_can_be_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Nursery("spawn") as nursery:
+    with ChildProcesses("spawn") as processes:
         before = len(process_setup.open_fds())
         monkeypatch.setattr(sys, "executable", "")
         with pytest.raises(OSError, match="sys.executable is empty"):
-            nursery.start()
+            processes.start()
         assert len(process_setup.open_fds()) == before
 
 
 def test_an_exit_that_somebody_else_has_reaped_is_an_exit_all_the_same() -> None:
-    with Nursery("fork") as nursery:
-        child = nursery.start()
+    with ChildProcesses("fork") as processes:
+        child = processes.start()
         child.kill(signal.SIGKILL)
         os.waitpid(child.pid, 0)
-        assert nursery.end_of(child)[0] == ExitStatus()
+        assert processes.end_of(child)[0] == ExitStatus()

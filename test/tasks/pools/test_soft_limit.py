@@ -27,7 +27,7 @@ from kafka.tasks.pools.job_logging import JobLogContext
 from kafka.tasks.pools.processes import ChildPhase, JobDone
 from kafka.tasks.pools.shared_page import SharedPage
 from kafka.tasks.pools.soft_limit import SOFT_SIGNAL, SoftLimitWindow
-from test.tasks.pools.nursery import a_call
+from test.tasks.pools.child_processes import a_call
 
 APP = App("shop")
 OURS = (__file__, os.path.dirname(os.path.dirname(soft_limit.__file__)))

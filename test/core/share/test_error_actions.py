@@ -3,7 +3,7 @@
 The expectations are by hand, never read from the tables under test: from Apache Kafka 4.3.0's ShareSessionHandler,
 ShareConsumeRequestManager, ShareFetchCollector and AbstractHeartbeatRequestManager ("Java"), from KafkaApis,
 SharePartitionManager, SharePartition and ShareSessionCache ("broker"), and from KIP-932. A row that is missing here, or
-in the tables, fails. test/conformance/test_raw_answers.py provokes on Apache Kafka 4.3.0 the errors of sessions (122,
+in the tables, fails. test/conformance/test_raw_responses.py provokes on Apache Kafka 4.3.0 the errors of sessions (122,
 123), of acknowledgements (121, 42, 3, 100) and of heartbeats (25, 42, 69, 110).
 """
 

@@ -1,8 +1,8 @@
 """Sequences by chance, the same on the embedded broker and on Apache Kafka 4.3.0: a walk over the requests of members,
 with the ids and epochs that earlier answers gave, and sometimes with others. Every answer is compared.
 
-A walk is what its seed says: a failing test names it and the last steps. The seeds are fixed, as in ``test_twins.py``.
-``KAFKA_TEST_TWIN_ROUNDS`` multiplies the walks.
+A walk is what its seed says: a failing test names it and the last steps. The seeds are fixed, as in
+``test_compare_random_requests.py``. ``KAFKA_TEST_COMPARE_ROUNDS`` multiplies the walks.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kafka.protocol.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from test.conformance.broker_pair import BrokerPair, Side
 from test.conformance.sequence_requests import (
     acknowledge,
     consumer_heartbeat,
@@ -44,7 +45,6 @@ from test.conformance.sequence_requests import (
     transactional,
 )
 from test.conformance.story import Story, here
-from test.conformance.twins import Side, Twins
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -57,17 +57,17 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def walk(sequence_twins: Twins) -> Iterator[Callable[[str, int], Walk]]:
+def walk(sequence_pair: BrokerPair) -> Iterator[Callable[[str, int], Walk]]:
     stories = []
 
     def make(kind: str, seed: int) -> Walk:
         letters = str(next(_numbers)).translate(str.maketrans("0123456789", "abcdefghij"))
-        story = Story(sequence_twins)
+        story = Story(sequence_pair)
         stories.append(story)
         story.told.append(f"walk {kind} {seed}")
         # One partition each for share groups: which of several a member gets, is up to a hash map of Apache Kafka's.
         partitions = 1 if kind == "share" else 2
-        names = [new_topic(sequence_twins, f"{stem}-walk-{letters}", partitions) for stem in ("left", "right")]
+        names = [new_topic(sequence_pair, f"{stem}-walk-{letters}", partitions) for stem in ("left", "right")]
         return Walk(story, random.Random(f"{kind} {seed}"), names, f"group-walk-{letters}")
 
     yield make
@@ -90,12 +90,12 @@ class Walk:
             self.rng.choice(kinds)()
 
 
-def walk_seeds(twin_rounds: int) -> range:
-    return range(WALKS * twin_rounds)
+def walk_seeds(compare_rounds: int) -> range:
+    return range(WALKS * compare_rounds)
 
 
-def test_share_groups(walk: Callable[[str, int], Walk], twin_rounds: int) -> None:
-    for seed in walk_seeds(twin_rounds):
+def test_share_groups(walk: Callable[[str, int], Walk], compare_rounds: int) -> None:
+    for seed in walk_seeds(compare_rounds):
         _walk_of_share_members(walk("share", seed))
 
 
@@ -180,8 +180,8 @@ def _count(sessions: dict[str, int], who: str, epoch: int, answer: Any) -> None:
         sessions[who] = 0 if epoch == -1 else epoch + 1
 
 
-def test_new_groups(walk: Callable[[str, int], Walk], twin_rounds: int) -> None:
-    for seed in walk_seeds(twin_rounds):
+def test_new_groups(walk: Callable[[str, int], Walk], compare_rounds: int) -> None:
+    for seed in walk_seeds(compare_rounds):
         _walk_of_consumers(walk("consumer", seed))
 
 
@@ -245,13 +245,13 @@ def _fetch(group: str) -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=[wanted], require_stable=False)
 
 
-def test_classic_groups(walk: Callable[[str, int], Walk], twin_rounds: int) -> None:
-    for seed in walk_seeds(twin_rounds):
+def test_classic_groups(walk: Callable[[str, int], Walk], compare_rounds: int) -> None:
+    for seed in walk_seeds(compare_rounds):
         _walk_of_a_classic_member(walk("classic", seed))
 
 
 def _walk_of_a_classic_member(walk: Walk) -> None:
-    """One member at a time, dynamic or static: joins of several wait for one another (test_twin_sequences.py)."""
+    """One member at a time, dynamic or static: joins of several wait for one another (test_compare_sequences.py)."""
     story, rng, group = walk.story, walk.rng, walk.group
     members = [""]
     generation = 0
@@ -335,8 +335,8 @@ def _walk_of_a_classic_member(walk: Walk) -> None:
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["protocol-2", "protocol-1"])
-def test_transactions(walk: Callable[[str, int], Walk], twin_rounds: int, is_new: bool) -> None:
-    for seed in walk_seeds(twin_rounds):
+def test_transactions(walk: Callable[[str, int], Walk], compare_rounds: int, is_new: bool) -> None:
+    for seed in walk_seeds(compare_rounds):
         _walk_of_producers(walk(f"transactions {is_new}", seed), is_new)
 
 

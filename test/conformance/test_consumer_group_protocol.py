@@ -35,8 +35,8 @@ from kafka.protocol.groups import (
 from kafka.protocol.topics import CreatePartitionsRequest
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from test.broker.raw_client import RawClient
-from test.conformance.delivered import poll_until, take
-from test.conformance.ready import wait_for_coordinator
+from test.conformance.readiness import wait_for_coordinator
+from test.conformance.reading import poll_until, take
 from test.support.either_broker import every_release
 from test.support.optional import needs_re2
 from test.support.waiting import until

@@ -70,7 +70,7 @@ def _is_free(fd: int) -> bool:
     return False
 
 
-class Nursery:
+class ChildProcesses:
     """A launcher and its children. On leaving it nothing is left: no process, no zombie, no descriptor."""
 
     def __init__(self, method: str = "fork", path: str = "test.tasks.pools.children_app:app", **settings: Any) -> None:
@@ -83,7 +83,7 @@ class Nursery:
         self.children: list[ChildHandle] = []
         self.progress: list[str] = []
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> ChildProcesses:
         self.launcher = make_launcher(self._settings)
         return self
 

@@ -21,7 +21,7 @@ from kafka.protocol.topics import CreatePartitionsRequest, CreateTopicsRequest
 from kafka.wire.message import Struct
 from test.broker.driver import batch, produce_request
 from test.broker.raw_client import RawClient
-from test.conformance.ready import produce_to_leader
+from test.conformance.readiness import produce_to_leader
 from test.support.waiting import look_until, until
 
 UNKNOWN_ID = UUID(int=12345)

@@ -1,8 +1,8 @@
-"""What goes wrong in a world, drawn from its seed: events at instants, and the fates of single requests.
+"""What goes wrong in a world, drawn from its seed: events at instants, and faults of single requests.
 
-Each world has weather of its own: some kinds of trouble are frequent in it, others absent, so that rare combinations
+Each world has rates of its own: some kinds of faults are frequent in it, others absent, so that rare combinations
 come about somewhere. A new kind of event is a method and a row in ``EVENTS``; one that strikes requests, a row in
-``FATES``.
+``REQUEST_FAULTS``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BROKER: Final = "broker"
 GREETINGS: Final = (ApiVersionsRequest, ListGroupsRequest)
 
 
-class Fate(NamedTuple):
+class RequestFault(NamedTuple):
     """What becomes of one request."""
 
     name: str
@@ -63,7 +63,7 @@ class Fate(NamedTuple):
         return shown
 
 
-FATES: Final = ("request lost", "request late", "answer lost", "answer halved", "answer late", "no answer")
+REQUEST_FAULTS: Final = ("request lost", "request late", "answer lost", "answer halved", "answer late", "no answer")
 
 
 def _hang_up(shown: PendingResponse) -> None:
@@ -81,14 +81,14 @@ def _half(chunks: list[Any]) -> bytes:
     return frame[: len(frame) // 2]
 
 
-class Weather:
+class RandomFaults:
     """The bad luck of one world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = rng = world.rng
         self.lasts_s = rng.uniform(3.0, 14.0)
-        self._rates = [(name, rng.choice((0.0, 0.0, 0.0, 0.005, 0.02, 0.06))) for name in FATES]
+        self._rates = [(name, rng.choice((0.0, 0.0, 0.0, 0.005, 0.02, 0.06))) for name in REQUEST_FAULTS]
         self._total = sum(rate for _, rate in self._rates)
         self._base_s = rng.choice((0.0005, 0.002, 0.02))
         self._spike = rng.choice((0.0, 0.0, 0.02, 0.1))
@@ -98,7 +98,7 @@ class Weather:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def fate(self, received: Any) -> Fate | None:
+    def on_request(self, received: Any) -> RequestFault | None:
         """What becomes of a request; None: it is handled and answered."""
         if not self._total:
             return None
@@ -113,7 +113,7 @@ class Weather:
             return None
         for name, rate in self._rates:
             if drawn < rate:
-                return Fate(name, rng.choice((0.01, 0.2, 1.0, 4.0)) * rng.random())
+                return RequestFault(name, rng.choice((0.01, 0.2, 1.0, 4.0)) * rng.random())
             drawn -= rate
         return None
 
@@ -152,7 +152,7 @@ class Weather:
         world.broker_host.loop.resume()
 
     def for_a_while(self, seconds: float, end: Callable[[], object]) -> None:
-        """Call ``end`` after so long, or when the weather ends."""
+        """Call ``end`` after so long, or when the faults end."""
         is_over = False
 
         def once() -> None:
@@ -174,7 +174,7 @@ class Weather:
     def _cut(self) -> None:
         host = self._some_host()
         if host is not None:
-            self.world.note("weather", "cut", host.name)
+            self.world.note("fault", "cut", host.name)
             self.world.fabric_view.cut(host.name, BROKER)
 
     def _hold(self) -> None:
@@ -187,7 +187,7 @@ class Weather:
             (((host.name, BROKER),), ((BROKER, host.name),), ((host.name, BROKER), (BROKER, host.name)))
         )
         net = self.world.fabric_view
-        self.world.note("weather", "held", ways, seconds)
+        self.world.note("fault", "held", ways, seconds)
         self._disturb(host, seconds)
         for way in ways:
             net.link(*way).is_held = True
@@ -201,7 +201,7 @@ class Weather:
         seconds = self.rng.choice((0.5, 3.0, 9.0)) * self.rng.random()
         way = self.rng.choice(((host.name, BROKER), (BROKER, host.name)))
         net = self.world.fabric_view
-        self.world.note("weather", "silent", way, seconds)
+        self.world.note("fault", "silent", way, seconds)
         self._disturb(host, seconds)
         net.link(*way).is_lossy = True
 
@@ -219,7 +219,7 @@ class Weather:
         size = self.rng.choice((3, 17, 100))
         net = self.world.fabric_view
         ways = ((host.name, BROKER), (BROKER, host.name))
-        self.world.note("weather", "pieces", host.name, size)
+        self.world.note("fault", "pieces", host.name, size)
         for way in ways:
             net.link(*way).chunk_bytes = size
 
@@ -244,7 +244,7 @@ class Weather:
         if host is None or host.loop.is_paused:
             return
         seconds = self.rng.choice((0.3, 2.0, 12.0)) * self.rng.random()
-        self.world.note("weather", "paused", host.name, seconds)
+        self.world.note("fault", "paused", host.name, seconds)
         self._disturb(host, seconds)
         host.loop.pause()
         self.for_a_while(seconds, lambda: None if host.is_dead else host.loop.resume())
@@ -255,7 +255,7 @@ class Weather:
         if self.world.broker is None or loop.is_paused:
             return
         seconds = self.rng.choice((0.3, 2.0, 5.0)) * self.rng.random()
-        self.world.note("weather", "broker paused", seconds)
+        self.world.note("fault", "broker paused", seconds)
         loop.pause()
         self.for_a_while(seconds, loop.resume)
 
@@ -264,17 +264,17 @@ class Weather:
         host = self.rng.choice((self._some_host(), self.world.broker_host))
         if host is not None:
             seconds = self.rng.choice((-3600.0, -5.0, 5.0, 3600.0))
-            self.world.note("weather", "wall clock", host.name, seconds)
+            self.world.note("fault", "wall clock", host.name, seconds)
             host.loop.clock.step(seconds)  # type: ignore[attr-defined]
 
 
-EVENTS: Final[dict[str, Callable[[Weather], None]]] = {
-    "cut": Weather._cut,
-    "hold": Weather._hold,
-    "silence": Weather._silence,
-    "pieces": Weather._pieces,
-    "restart": Weather._restart,
-    "pause": Weather._pause,
-    "broker pause": Weather._broker_pause,
-    "step": Weather._step,
+EVENTS: Final[dict[str, Callable[[RandomFaults], None]]] = {
+    "cut": RandomFaults._cut,
+    "hold": RandomFaults._hold,
+    "silence": RandomFaults._silence,
+    "pieces": RandomFaults._pieces,
+    "restart": RandomFaults._restart,
+    "pause": RandomFaults._pause,
+    "broker pause": RandomFaults._broker_pause,
+    "step": RandomFaults._step,
 }

@@ -1,6 +1,6 @@
 """Whole sequences, the same on the embedded broker and on Apache Kafka 4.3.0: each answer is compared, field by field.
 
-Ids that a broker makes up stand under names (``twins.py``). Sequences by chance are in ``test_twin_walks.py``.
+Ids that a broker makes up stand under names (``broker_pair.py``). Random ones are in ``test_compare_random_walks.py``.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kafka.protocol.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
+from test.conformance.broker_pair import BrokerPair, Side
 from test.conformance.sequence_requests import (
     acknowledge,
     consumer_heartbeat,
@@ -42,7 +43,6 @@ from test.conformance.sequence_requests import (
     transactional,
 )
 from test.conformance.story import Story, here
-from test.conformance.twins import Side, Twins
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -55,16 +55,16 @@ def _letters() -> str:
 
 
 @pytest.fixture
-def story(sequence_twins: Twins) -> Iterator[Story]:
-    made = Story(sequence_twins)
+def story(sequence_pair: BrokerPair) -> Iterator[Story]:
+    made = Story(sequence_pair)
     yield made
     made.close()
 
 
 @pytest.fixture
-def topic(sequence_twins: Twins) -> str:
+def topic(sequence_pair: BrokerPair) -> str:
     """A topic of two partitions on both."""
-    return new_topic(sequence_twins, f"topic-{_letters()}")
+    return new_topic(sequence_pair, f"topic-{_letters()}")
 
 
 @pytest.fixture
@@ -309,7 +309,7 @@ def test_a_static_member_of_a_new_group_comes_again(story: Story, topic: str, gr
 # -- share groups ----------------------------------------------------------------------------------------------------
 
 
-def test_a_share_group(story: Story, sequence_twins: Twins, topic: str, group: str) -> None:
+def test_a_share_group(story: Story, sequence_pair: BrokerPair, topic: str, group: str) -> None:
     def beat(who: str, epoch: int, names: list[str] | None = None) -> Any:
         return story.ask(who, share_heartbeat(group, who, epoch, names), 1)
 

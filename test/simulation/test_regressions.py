@@ -39,7 +39,7 @@ def session() -> ShareSession:
 @pytest.fixture
 def world(tmp_path: Path) -> Any:
     world = World("found", 0, str(tmp_path))
-    world.weather._spike = 0.0
+    world.faults._spike = 0.0
     yield world
     world.close()
 

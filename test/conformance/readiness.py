@@ -1,5 +1,5 @@
 """What a broker takes a moment to have: coordinators, leaders of new partitions. ``broker``: a connection, or a side of
-twins."""
+pair."""
 
 from __future__ import annotations
 

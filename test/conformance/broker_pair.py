@@ -5,7 +5,7 @@ broker's own stand for one *name* (``$topic-id:orders``, ``$producer-1``, by the
 and answers are compared with the names in the place of what they stand for. Requests are written with the names, too.
 
 Compared is everything else, null and empty told apart, but for :data:`IGNORED`. What two brokers may tell in any order
-is in :data:`UNORDERED`; other lists have one. What is different on purpose is in ``on_purpose.py``.
+is in :data:`UNORDERED`; other lists have one. What is different on purpose is in ``intended_differences.py``.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Difference(NamedTuple):
     second: Any
 
 
-class Twins:
+class BrokerPair:
     """Two brokers that are asked the same."""
 
     def __init__(self, first: str, second: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from test.faults.group_crew import check
+from test.faults.group_processes import check
 
 
 def note(directory: Path, member: str, *events: dict[str, Any]) -> None:

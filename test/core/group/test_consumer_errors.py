@@ -41,7 +41,8 @@ class Expected(NamedTuple):
 # ConsumerHeartbeatRequestManager.handleSpecificExceptionInResponse ("Java" below), GroupMetadataManager ("broker") and
 # KIP-848. "Fatal" is handleFatalFailure. test/conformance/test_groups.py provokes on Apache Kafka 4.3.0:
 # UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_ID_NOT_FOUND, INVALID_REQUEST, FENCED_INSTANCE_ID,
-# UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION; test_full_groups.py GROUP_MAX_SIZE_REACHED.
+# UNRELEASED_INSTANCE_ID, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION; and in
+# test_group_max_size.py GROUP_MAX_SIZE_REACHED.
 EXPECTED: dict[str, Expected] = {
     # error                                  then    wait_s     coord. told  member  source
     "COORDINATOR_LOAD_IN_PROGRESS": Expected(RETRY, BACKOFF_S, False, False, True, "Java: back-off, same coordinator"),

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kafka.wire.types import ZERO_UUID
+from test.conformance.broker_pair import Difference
 from test.conformance.random_requests import Made
-from test.conformance.twins import Difference
 
 
 class Row(NamedTuple):
@@ -81,7 +81,7 @@ NOT_ASKED: Final[tuple[tuple[str, str, Callable[[Made], bool]], ...]] = (
     ),
     (
         "ShareGroupHeartbeat",
-        "Apache Kafka assigns partitions that are new to the group with the second heartbeat; test_twin_sequences.py",
+        "Apache Kafka assigns partitions new to the group with the second heartbeat; test_compare_sequences.py",
         lambda made: any(
             name.startswith(("left-", "right-", "compact-", "__"))
             for name in made.values.get("subscribed_topic_names") or []

@@ -1,10 +1,10 @@
 """Requests by chance to the embedded broker and to Apache Kafka 4.3.0, one for one: their answers are the same, and so
 is what they leave behind.
 
-``KAFKA_TEST_TWIN_ROUNDS`` multiplies how many are asked; each round is another seed. The seeds are fixed, unlike those
-of other random tests, and there is one round in the deep tier, too: more of them still bring up differences in requests
-that no client makes (``test/README.rst``). What is different on purpose is in ``on_purpose.py``; the handlers'
-docstrings say the same to users.
+``KAFKA_TEST_COMPARE_ROUNDS`` multiplies how many are asked; each round is another seed. The seeds are fixed, unlike
+those of other random tests, and there is one round in the deep tier, too: more of them still bring up differences in
+requests that no client makes (``test/README.rst``). What is different on purpose is in ``intended_differences.py``, and
+for users in the handlers' docstrings.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from kafka.protocol.configs import DescribeConfigsRequest
 from kafka.protocol.fetch import FetchRequest
 from kafka.protocol.registry import NAMES, REGISTRY
 from kafka.testing import EmbeddedBroker
-from test.conformance.on_purpose import alike, is_not_asked, is_on_purpose
+from test.conformance.broker_pair import BrokerPair, Difference, Side, differences
+from test.conformance.intended_differences import alike, is_not_asked, is_on_purpose
 from test.conformance.random_requests import Batch, RandomRequests, Scene, for_side
 from test.conformance.scenes import SETTINGS, VIEWS, clear, make_internal_topics, make_scene, produced, settle
-from test.conformance.twins import Difference, Side, Twins, differences
 from test.support.apache_kafka import ApacheKafka, require_apache_kafka
 
 REQUESTS = 60
@@ -54,10 +54,10 @@ Found = tuple[str, Difference]
 
 
 @pytest.fixture(scope="module")
-def twins() -> Iterator[Twins]:
+def pair() -> Iterator[BrokerPair]:
     require_apache_kafka()
     with EmbeddedBroker(settings=SETTINGS) as embedded, ApacheKafka(settings=SETTINGS) as apache:
-        both = Twins(embedded.bootstrap, apache.bootstrap)
+        both = BrokerPair(embedded.bootstrap, apache.bootstrap)
         try:
             make_internal_topics(both)
             yield both
@@ -69,11 +69,11 @@ _scenes = itertools.count(1)
 
 
 @pytest.fixture
-def scene(twins: Twins) -> Iterator[Scene]:
+def scene(pair: BrokerPair) -> Iterator[Scene]:
     """Topics with records on both brokers; settings, quotas and topics are taken away again."""
-    made = make_scene(twins, str(next(_scenes)).translate(str.maketrans("0123456789", "abcdefghij")))
+    made = make_scene(pair, str(next(_scenes)).translate(str.maketrans("0123456789", "abcdefghij")))
     yield made
-    clear(twins, made)
+    clear(pair, made)
 
 
 def ranges(side: Side) -> dict[int, tuple[int, int]]:
@@ -84,29 +84,29 @@ def ranges(side: Side) -> dict[int, tuple[int, int]]:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", sorted({NAMES[key] for key in REGISTRY} - NOT_BY_CHANCE.keys()))
-def test_answers_are_those_of_apache_kafka(twins: Twins, scene: Scene, name: str, twin_rounds: int) -> None:
+def test_answers_are_those_of_apache_kafka(pair: BrokerPair, scene: Scene, name: str, compare_rounds: int) -> None:
     key = next(key for key, known in NAMES.items() if known == name)
-    shared = [found.get(key) for found in map(ranges, twins.sides)]
+    shared = [found.get(key) for found in map(ranges, pair.sides)]
     if shared[0] is None or shared[1] is None:
         pytest.skip(f"{name} is not spoken by {'the embedded broker' if shared[0] is None else 'Apache Kafka 4.3.0'}")
     assert shared[0] == shared[1]
     cls = REGISTRY[key].request
     low, high = max(shared[0][0], cls.min_version, LOWEST.get(name, 0)), shared[0][1]
     views = VIEWS[name](scene) if name in VIEWS else []
-    left_behind = settle(twins, views)
+    left_behind = settle(pair, views)
     found: list[Found] = [("(before the first request)", one) for one in left_behind]
-    for round in range(twin_rounds):
+    for round in range(compare_rounds):
         chance = RandomRequests(random.Random(f"{name} {round}"), scene)
         for at in range(REQUESTS):
             version = low + at % (high - low + 1)
-            made = chance.make(cls, version, twins.sides[0])
+            made = chance.make(cls, version, pair.sides[0])
             if is_not_asked(name, made):
                 continue
-            answers = twins.ask(lambda side, made=made: for_side(made, side), version)  # type: ignore[misc]
+            answers = pair.ask(lambda side, made=made: for_side(made, side), version)  # type: ignore[misc]
             parted = [one for one in differences(*alike(name, *answers), name) if not is_on_purpose(name, made, one)]
             found += [(f"{made!r} v{version}", one) for one in parted]
             if views:
-                now = settle(twins, views, left_behind)
+                now = settle(pair, views, left_behind)
                 found += [(f"after {made!r} v{version}", one) for one in now if one not in left_behind]
                 left_behind = now
     assert not found, told(found)
@@ -114,13 +114,13 @@ def test_answers_are_those_of_apache_kafka(twins: Twins, scene: Scene, name: str
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_settings_have_the_types_and_defaults_of_apache_kafka(twins: Twins, scene: Scene) -> None:
+def test_settings_have_the_types_and_defaults_of_apache_kafka(pair: BrokerPair, scene: Scene) -> None:
     kinds = ((2, scene.topics[0]), (2, scene.topics[2]), (4, "1"), (4, ""), (32, scene.groups[0]))
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
         for kind, name in kinds
     ]
-    both = twins.ask(DescribeConfigsRequest(resources=resources, include_synonyms=True), 4)
+    both = pair.ask(DescribeConfigsRequest(resources=resources, include_synonyms=True), 4)
     found = differences(*alike("DescribeConfigs", *both), "DescribeConfigs")
     assert not found, told([("all settings", one) for one in found])
 
@@ -129,22 +129,22 @@ def test_settings_have_the_types_and_defaults_of_apache_kafka(twins: Twins, scen
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", range(7, 19))
 def test_fetch_sessions_tell_what_those_of_apache_kafka_tell(
-    twins: Twins, scene: Scene, version: int, twin_rounds: int
+    pair: BrokerPair, scene: Scene, version: int, compare_rounds: int
 ) -> None:
     """A full fetch, then incremental ones that add, move and forget partitions, with new records between them."""
     found: list[Found] = []
-    for seed in range(twin_rounds):
+    for seed in range(compare_rounds):
         rng = random.Random(f"{version} {seed}")
         sessions: dict[Side, int] = {}
         for epoch in range(STEPS):
             if rng.random() < 0.3:
                 topic, number = rng.choice(scene.topics[:2]), rng.choice((0, 1))
-                for side in twins.sides:
+                for side in pair.sides:
                     side.ask(produced(side, topic, number, Batch((b"new",))), 9)
             wanted = partitions_by_chance(rng, scene)
             forgotten = partitions_by_chance(rng, scene) if epoch else []
             answers = []
-            for side in twins.sides:
+            for side in pair.sides:
                 request = session_fetch(side, version, sessions.get(side, 0), epoch, wanted, forgotten)
                 answer = side.ask(request, version)
                 sessions.setdefault(side, answer.session_id)
