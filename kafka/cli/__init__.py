@@ -1,11 +1,11 @@
-"""``python -m kafka COMMAND``: the table of commands, and what all of them have in common.
+"""``python -m kafka COMMAND``: the table of commands, their exit codes and how they report errors.
 
-A command is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit code), imported only when it is
-asked for. A new command is a module and a line in :data:`COMMANDS`.
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit code), imported only when it
+runs. A new command is a module and a line in :data:`COMMANDS`.
 
 Errors are one line on stderr, never a traceback. Exit codes: 0 done; 1 it failed, or no broker could be reached; 2
-wrong use (arguments, settings, a module or file that is not there); 130 interrupted; 141 the reader of our output went
-away. A command that knows better raises :class:`CommandError`.
+wrong use (arguments, settings, a missing module or file); 130 interrupted; 141 the output's reader has closed it. A
+command raises :class:`CommandError` for any other code.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "broker": ("kafka.cli.broker", "run an embedded broker on a data directory"),
+    "broker": ("kafka.cli.broker", "run an embedded broker with a data directory"),
     "worker": ("kafka.cli.worker", "run the jobs of an application's queues"),
     "inspect": ("kafka.cli.inspect", "show the workers of an application, their children and running jobs"),
-    "demo": ("kafka.cli.demo", "count the words of text files with jobs, from end to end"),
-    "check-version": ("kafka.cli.check_version", "say which release of Kafka answers at an address"),
+    "demo": ("kafka.cli.demo", "an example run: jobs count the words of text files"),
+    "check-version": ("kafka.cli.check_version", "show which release of Kafka runs at an address"),
     "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),
 }
 """Name -> its module, and what it does."""
 
 
 class CommandError(Exception):
-    """A command cannot go on: one line for people, and the exit code."""
+    """A command cannot go on: one line of text, and the exit code."""
 
     def __init__(self, text: str, code: int = EXIT_USAGE) -> None:
         super().__init__(text)
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # What is left in the buffer has nowhere to go: without this the interpreter complains at its end.
+        # Without this the interpreter reports an error at exit, because it cannot flush the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except CommandError as error:

@@ -1,9 +1,8 @@
 """``python -m kafka broker``: an embedded broker on a data directory.
 
-The first line on stdout is ``listening on HOST:PORT``, with one more ``listening on NAME://HOST:PORT`` for each further
-listener; everything else goes to stderr. Ends with exit code 0 on
-SIGTERM, SIGINT and SIGHUP; 1 when it cannot start (address in use, directory locked or not writable, too few open files
-allowed), 2 for wrong use.
+The first line on stdout is ``listening on HOST:PORT``; each further listener has a line ``listening on
+NAME://HOST:PORT``. Everything else goes to stderr. The exit code is 0 after SIGTERM, SIGINT and SIGHUP; 1 when the
+broker cannot start (address in use, directory locked or not writable, too few open files); 2 for wrong use.
 """
 
 from __future__ import annotations
@@ -37,17 +36,20 @@ LEVELS = ("debug", "info", "warning", "error")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.add_argument(
-        "--data-dir", type=_directory, required=True, metavar="DIR", help="where it keeps everything; made when missing"
+        "--data-dir",
+        type=_directory,
+        required=True,
+        metavar="DIR",
+        help="where to store everything; created when missing",
     )
     parser.add_argument("--host", help=f"the address to listen on (default: {HOST})")
-    parser.add_argument("--port", type=_port, help=f"0: a free one (default: {PORT})")
+    parser.add_argument("--port", type=_port, help=f"the port to listen on; 0: any free port (default: {PORT})")
     parser.add_argument(
         "--fsync",
         choices=("always", "interval", "never"),
         default="interval",
-        help="when records go to the disk: before each answer, within a second, or when the system likes. A killed "
-        "broker loses nothing that was acknowledged, with any of them; a machine that loses power may "
-        "(default: %(default)s)",
+        help="when to sync written records to disk: before each response, every second, or never (the operating system "
+        "decides). Matters when the machine loses power, not when the broker is killed (default: %(default)s)",
     )
     parser.add_argument(
         "--set",
@@ -56,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a broker setting by Kafka's name, such as num.partitions=8; any number of times",
+        help="set a broker setting by its Kafka name, such as num.partitions=8; may be repeated",
     )
     parser.add_argument(
         "--settings",
         dest="settings_file",
         metavar="FILE",
-        help="settings from a file like Kafka's server.properties; --set goes before it",
+        help="read settings from a file like Kafka's server.properties; --set overrides it",
     )
     parser.add_argument(
         "--listener",
@@ -70,56 +72,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PROTOCOL://HOST:PORT",
-        help="listen here instead of at --host and --port; PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; any number of "
-        "times",
+        help="listen here instead of on --host and --port; PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; may be repeated",
     )
-    parser.add_argument(
-        "--users", metavar="FILE", help="who may come in where SASL is asked for: lines of NAME:PASSWORD"
-    )
+    parser.add_argument("--users", metavar="FILE", help="for SASL: the users, as lines of NAME:PASSWORD")
     parser.add_argument(
         "--certificate",
         metavar="FILE",
-        help="for SSL: PEM with the certificate chain, and with the key unless --key is given",
+        help="for SSL: PEM file with the certificate chain, and the private key unless --key is given",
     )
-    parser.add_argument("--key", metavar="FILE", help="for SSL: PEM with the private key")
-    parser.add_argument("--ca", metavar="FILE", help="for SSL: PEM with the authorities whose clients are trusted")
+    parser.add_argument("--key", metavar="FILE", help="for SSL: PEM file with the private key")
+    parser.add_argument("--ca", metavar="FILE", help="for SSL: PEM file with the authorities of client certificates")
     parser.add_argument(
         "--client-auth",
         choices=("none", "requested", "required"),
         default="none",
-        help="for SSL: whether clients have to show certificates (default: %(default)s)",
+        help="for SSL: whether clients must present a certificate (default: %(default)s)",
     )
     parser.add_argument(
         "--emulate",
         type=_release,
         default=LATEST,
         metavar="RELEASE",
-        help=f"be like this release of Apache Kafka, old or new: {', '.join(RELEASES)} (default: %(default)s)",
+        help=f"behave as this release of Apache Kafka: {', '.join(RELEASES)} (default: %(default)s)",
     )
     parser.add_argument(
         "--telemetry",
         action="store_true",
-        help="ask clients for metrics, as an Apache Kafka with a plug-in does (KIP-714); which, say the settings of "
-        "client metrics",
+        help="collect metrics from clients, as Apache Kafka with a telemetry plug-in does (KIP-714)",
     )
     parser.add_argument(
         "--exit-when-idle",
         type=_seconds,
         metavar="SECONDS",
-        help="end when no client has been connected for so long",
+        help="exit after so many seconds without a connected client",
     )
     parser.add_argument(
         "--exit-with-stdin",
         action="store_true",
-        help="end when standard input does: a pipe from a test that may be killed",
+        help="exit when standard input closes: a pipe from a test that may be killed",
     )
     parser.add_argument(
         "--control-fd",
         type=int,
         metavar="N",
-        help="an inherited socket over which kafka.testing injects faults; it is for kafka.testing alone",
+        help="an inherited socket over which kafka.testing injects faults; for kafka.testing only",
     )
-    parser.add_argument("--log-level", choices=LEVELS, default="warning", help="(default: %(default)s)")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, default="warning", help="what to log on stderr (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -156,7 +156,7 @@ def _release(text: str) -> str:
 
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
-    """All settings: those of the options for listeners, over them the file, over it ``--set``."""
+    """All settings: the options for listeners, overridden by the file, overridden by ``--set``."""
     settings = tls_settings(args.certificate, args.key, None, args.ca, args.client_auth)
     if args.listeners:
         settings["listeners"] = ",".join(args.listeners)
@@ -168,10 +168,9 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _check_effect(args: argparse.Namespace, settings: Mapping[str, str]) -> None:
-    """An option without effect is a slip, and one that is missing is better called by its own name than by that of the
-    setting that it stands for."""
+    """Refuse options that have no effect, and name missing options by the option, not by the broker's setting."""
     if args.listeners and (args.host is not None or args.port is not None):
-        raise CommandError("--host and --port are for one plain listener: leave them out beside --listener")
+        raise CommandError("--host and --port cannot be combined with --listener")
     protocols = _protocols(settings)
     has_tls = any("SSL" in each for each in protocols)
     has_sasl = any("SASL" in each for each in protocols)
@@ -188,7 +187,7 @@ def _check_effect(args: argparse.Namespace, settings: Mapping[str, str]) -> None
 
 
 def _protocols(settings: Mapping[str, str]) -> list[str]:
-    """Those of the listeners, as far as their names can be read; the broker itself reports their errors."""
+    """The protocols of the listeners whose names can be read; the broker itself reports malformed ones."""
     places = settings.get("listeners", "PLAINTEXT://").split(",")
     pairs = settings.get("listener.security.protocol.map", "").upper().split(",")
     by_name = dict(pair.strip().split(":", 1) for pair in pairs if ":" in pair)
@@ -199,18 +198,18 @@ def _protocols(settings: Mapping[str, str]) -> list[str]:
 def _port(text: str) -> int:
     port = int(text) if text.isascii() and text.isdigit() else -1
     if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text}")
+        raise argparse.ArgumentTypeError(f"a port must be a number from 0 to 65535, not {text}")
     return port
 
 
 def _directory(text: str) -> str:
     if not text:
-        raise argparse.ArgumentTypeError("the name of a directory is needed; . is the working directory")
+        raise argparse.ArgumentTypeError("a directory name is required (. is the current directory)")
     return text
 
 
 def _lifeline() -> int:
-    """Standard input, if its end can be waited for: a file's cannot, and there may be none at all."""
+    """The descriptor of standard input. CommandError when it is closed, or a file, whose end cannot be waited for."""
     try:
         if sys.stdin is not None and not stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
             with selectors.DefaultSelector() as selector:
@@ -218,18 +217,18 @@ def _lifeline() -> int:
             return sys.stdin.fileno()
     except OSError:  # /dev/null
         pass
-    raise CommandError("--exit-with-stdin: standard input is no pipe, socket or terminal whose end could be seen")
+    raise CommandError("--exit-with-stdin needs a pipe, a socket or a terminal as standard input")
 
 
 def _control(fd: int | None) -> int | None:
-    """The descriptor, if it is a socket that is open."""
+    """``fd``, or CommandError unless it is an open socket."""
     if fd is not None:
         try:
             is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
         except OSError:
             is_socket = False
         if not is_socket:
-            raise CommandError(f"--control-fd: descriptor {fd} is no inherited socket")
+            raise CommandError(f"--control-fd: descriptor {fd} is not an inherited socket")
     return fd
 
 
@@ -239,12 +238,12 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 10**9:
-        raise argparse.ArgumentTypeError(f"a time above 0 s is needed, not {text}")
+        raise argparse.ArgumentTypeError(f"the time must be a number of seconds above 0, not {text}")
     return seconds
 
 
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"NAME=VALUE is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, not {text!r}")
     return name, value

@@ -1,4 +1,4 @@
-"""``python -m kafka check-version HOST:PORT``: the broker's release, the APIs that it speaks beside ours, its features.
+"""``python -m kafka check-version HOST:PORT``: the broker's release, its API versions beside ours, its features.
 
 The result is built by :func:`report` (what ``--json`` prints) and printed as text by :func:`lines`.
 """
@@ -21,11 +21,11 @@ API_VERSIONS_KEY = 18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("address", metavar="HOST:PORT", help="a broker; without a port, 9092")
+    parser.add_argument("address", metavar="HOST:PORT", help="a broker; the default port is 9092")
     client_settings.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--timeout", type=_seconds, default=10.0, metavar="S", help="most seconds for each step (default 10)"
+        "--timeout", type=_seconds, default=10.0, metavar="S", help="time limit of each step in seconds (default 10)"
     )
 
 
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(address: str, api_ranges: ApiRanges) -> dict[str, Any]:
-    """What was api_ranges, as plain values.
+    """The API versions as plain values.
 
     ``inferred``: the release was derived from the broker's API versions; false below 0.10, where probes showed
     the release, and the versions listed are those of that release. ``our_min`` and ``our_max`` are null for an API that
@@ -73,7 +73,7 @@ def lines(versions: dict[str, Any]) -> Iterator[str]:
     yield versions["release"]
     width = max((len(api["name"]) for api in versions["apis"]), default=0)
     for api in versions["apis"]:
-        ours = "not spoken here" if api["our_min"] is None else f"ours {_range(api['our_min'], api['our_max'])}"
+        ours = "not supported here" if api["our_min"] is None else f"ours {_range(api['our_min'], api['our_max'])}"
         yield f"{api['key']:>3} {api['name']:<{width}}  {_range(api['min'], api['max']):<8} {ours}"
     for name, (least, most) in versions["features"].items():
         yield f"feature {name}  {_range(least, most)}"

@@ -1,4 +1,4 @@
-"""``--config FILE``: the settings with which a command connects, passwords among them, kept out of the command line.
+"""``--config FILE``: the settings with which a command connects, so that passwords stay out of the command line.
 
 ::
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 VARIABLE: Final = "KAFKA_CLIENT_CONFIG"
 
 CHECK_S: Final = 10.0
-"""What a broker may take to say what it speaks."""
+"""Time limit of the first request, for the broker's API versions."""
 
 SECURITY: Final = tuple(
     setting.name for setting in settings_of("client") if setting.name.startswith(("security_protocol", "ssl_", "sasl_"))
 )
-"""Settings of security alone, for commands whose other settings are an app's."""
+"""The security settings, for commands that take all other settings from an app."""
 
 ALL: Final = tuple(setting.name for setting in settings_of("client") if setting.name != "bootstrap_servers")
 
@@ -47,10 +47,15 @@ _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "none": None}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument(
-        "--config", metavar="FILE", help=f"client settings, NAME=VALUE lines (default: the file that ${VARIABLE} names)"
+        "--config", metavar="FILE", help=f"file of client settings, NAME=VALUE lines (default: the file in ${VARIABLE})"
     )
     parser.add_argument(
-        "-X", dest="settings", metavar="NAME=VALUE", action="append", default=[], help="one more of them; no secrets"
+        "-X",
+        dest="settings",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="one more client setting; not for secrets",
     )
 
 
@@ -61,24 +66,24 @@ def read(args: argparse.Namespace, known: Collection[str] = ALL) -> dict[str, An
     for entry in args.settings:
         name, equals, value = entry.partition("=")
         if not equals:
-            raise KafkaConfigurationError(f"-X {name}: NAME=VALUE is needed")
+            raise KafkaConfigurationError(f"-X {name}: expected NAME=VALUE")
         name = _name(name)
         if name in BY_NAME and BY_NAME[name].is_secret:
-            raise KafkaConfigurationError(f"-X {name}: all users of the machine could read it; put it into a file")
+            raise KafkaConfigurationError(f"-X {name}: other users could read it in the process list; use --config")
         texts[name] = value
     settings: dict[str, Any] = {}
     for name, value in texts.items():
         name = _name(name)
         if name not in known:
-            where = "of the clients" if name not in BY_NAME else "that this command takes from there"
-            raise KafkaConfigurationError(f"{name}: no setting {where}")
+            reason = "is not a client setting" if name not in BY_NAME else "cannot be set for this command"
+            raise KafkaConfigurationError(f"{name} {reason}")
         settings[name] = _value(name, value)
     return settings
 
 
 def check_broker(address: str, settings: dict[str, Any]) -> ApiRanges:
-    """What the broker at ``address`` speaks. KafkaError at once when nothing answers there: other requests would try
-    again for their whole time-out."""
+    """The API versions of the broker at ``address``. KafkaError at once when no broker answers there: other requests
+    would retry until their time-outs."""
     from kafka import KafkaClient
 
     with KafkaClient(bootstrap_servers=address, **settings) as client:
@@ -86,7 +91,7 @@ def check_broker(address: str, settings: dict[str, Any]) -> ApiRanges:
 
 
 def load_app(args: argparse.Namespace) -> App:
-    """The app ``args.app``, with ``--bootstrap-server`` and the settings of security when there are any."""
+    """The app ``args.app``, with ``--bootstrap-server`` and the security settings that are given."""
     from kafka.tasks import load  # 130 ms, which the commands without an app need not wait for
 
     app = load(args.app)
@@ -101,7 +106,7 @@ def _name(text: str) -> str:
 
 
 def _value(name: str, text: str) -> Any:
-    """The value that a text stands for: what the setting takes; else a number, True, False or None; else an import."""
+    """The text as a value of the setting: a text that it takes, a number, True, False, None or an imported object."""
     if name == "sasl_oauth_token_provider":
         return check(name, _imported(name, text))
     if BY_NAME[name].is_secret:
@@ -124,7 +129,7 @@ def _imported(name: str, text: str) -> Any:
     """``MODULE:NAME``: a function, an object, or a class that is made without arguments."""
     module, colon, attribute = text.partition(":")
     if not (module and colon and attribute):
-        raise KafkaConfigurationError(f"{name}: MODULE:NAME of the token provider is needed")  # it may be a token
+        raise KafkaConfigurationError(f"{name}: expected MODULE:NAME of the token provider")  # it may be a token
     try:
         provider = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, TypeError, ValueError) as error:  # the last two: "." in front, "..x"

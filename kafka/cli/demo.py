@@ -358,7 +358,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server", metavar="HOST:PORT", help="a broker (default: an embedded one, in a temporary directory)"
     )
     client_settings.add_arguments(parser)
-    parser.add_argument("--workers", type=_workers, default=2, metavar="N", help="processes (default %(default)s)")
+    parser.add_argument(
+        "--workers", type=_workers, default=2, metavar="N", help="number of worker processes (default %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object, and nothing else on stdout")
 
 
@@ -367,7 +369,7 @@ def run(args: argparse.Namespace) -> int:
     files_found = _find(args.path)
     if not files_found.files:
         left_out = "binary files, and what is in hidden directories, are left out"
-        raise CommandError(f"no text file was found at {args.path}: {left_out}", EXIT_FAILED)
+        raise CommandError(f"no text file found at {args.path}: {left_out}", EXIT_FAILED)
     with Interrupts() as interrupts:
         place = _Place.of(args)
         summary, commonest = _count(interrupts, files_found, place, args.workers, quiet=args.json)
@@ -527,10 +529,10 @@ def _find(path: str | None) -> DemoFiles:
         reason = f"cannot read {path}: {error.strerror}" if error.strerror else str(error)
         raise CommandError(f"{reason}; PATH is a directory or a file") from None
     except ValueError as error:  # a NUL character in it
-        raise CommandError(f"{path!r} is no path: {error}") from None
+        raise CommandError(f"{path!r} is not a path: {error}") from None
     if files_found.unreadable:
         more = f", and {len(files_found.unreadable) - 1} more" if len(files_found.unreadable) > 1 else ""
-        print(f"left out, because it cannot be read: {files_found.unreadable[0]}{more}", file=sys.stderr)
+        print(f"not readable, left out: {files_found.unreadable[0]}{more}", file=sys.stderr)
     return files_found
 
 
@@ -652,5 +654,5 @@ def _workers(text: str) -> int:
     except ValueError:
         count = 0
     if not 1 <= count <= MOST_WORKERS:
-        raise argparse.ArgumentTypeError(f"a number of workers from 1 to {MOST_WORKERS} is needed, not {text}")
+        raise argparse.ArgumentTypeError(f"the number of workers must be 1 to {MOST_WORKERS}, not {text}")
     return count

@@ -29,19 +29,23 @@ EXIT_FAILED: Final = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), help="what to do")
-    parser.add_argument("address", metavar="HOST:PORT", help="a broker; without a port, 9092")
-    parser.add_argument("groups", metavar="GROUP", nargs="*", help="the groups that are meant (but for list)")
+    parser.add_argument("address", metavar="HOST:PORT", help="a broker; the default port is 9092")
+    parser.add_argument("groups", metavar="GROUP", nargs="*", help="names of groups; all actions except list need one")
     client_settings.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     parser.add_argument("--state", action="append", default=[], help="list: only groups in this state")
     parser.add_argument("--type", action="append", default=[], help="list: only groups of this type, such as share")
-    parser.add_argument("--topic", action="append", default=[], metavar="T[:P]", help="reset: these partitions")
-    parser.add_argument("--to", metavar="WHERE", help="reset: earliest, latest, an offset, or @ and ms since the epoch")
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="T[:P]", help="reset: all partitions of a topic, or one"
+    )
+    parser.add_argument(
+        "--to", metavar="WHERE", help="reset: earliest, latest, an offset, or @ and a time in ms since the epoch"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     if (args.action == "list") == bool(args.groups):
-        raise CommandError("list takes no names of groups" if args.groups else f"{args.action}: which groups?")
+        raise CommandError("list takes no group names" if args.groups else f"{args.action} needs the name of a group")
     settings = client_settings.read(args)
     if not args.address.startswith("embedded:"):
         client_settings.check_broker(args.address, settings)
@@ -102,7 +106,7 @@ def _is_missing(group: dict[str, Any]) -> bool:
 
 def _fail_for(missing: Sequence[str]) -> None:
     if missing:
-        raise CommandError("; ".join(f"there is no group {group}" for group in missing), EXIT_FAILED)
+        raise CommandError("; ".join(f"group {group} does not exist" for group in missing), EXIT_FAILED)
 
 
 def _reads(member: dict[str, Any]) -> str:
@@ -147,7 +151,7 @@ def _offsets(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
 
 def _reset(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:
     if not args.topic or args.to is None:
-        raise CommandError("reset: --topic and --to are needed")
+        raise CommandError("reset needs --topic and --to")
     partitions = list(_partitions(admin, args.topic))
     spec = _where(args.to)
     share = _share_groups(admin, args.groups)
@@ -180,12 +184,12 @@ def _partitions(admin: KafkaAdminClient, names: Iterable[str]) -> Iterator[Topic
         topic, colon, number = text.partition(":")
         if colon:
             if not number.isdecimal():
-                raise CommandError(f"--topic {text}: the number of a partition is needed behind the colon")
+                raise CommandError(f"--topic {text}: expected a partition number after the colon")
             yield TopicPartition(topic, int(number))
             continue
         (described,) = admin.describe_topics([topic])
         if not described["partitions"]:
-            raise CommandError(f"--topic {topic}: there is no such topic", EXIT_FAILED)
+            raise CommandError(f"topic {topic} does not exist", EXIT_FAILED)
         for number in sorted(each["partition_index"] for each in described["partitions"]):
             yield TopicPartition(topic, number)
 
@@ -195,7 +199,7 @@ def _where(text: str) -> OffsetSpec | OffsetTimestamp | int:
         return OffsetSpec[text.upper()]
     number = text[1:] if text.startswith("@") else text
     if not number.isdecimal():
-        raise CommandError(f"--to {text}: earliest, latest, an offset, or @ and ms since the epoch")
+        raise CommandError(f"--to {text}: expected earliest, latest, an offset, or @ and a time in ms since the epoch")
     return OffsetTimestamp(number) if text.startswith("@") else int(number)
 
 

@@ -2,7 +2,7 @@
 
 On a terminal a table that refreshes until Ctrl-C (rich, extra ``cli``); elsewhere, or with ``--once``, plain text once;
 with ``--json`` a list of objects. ``--interval`` refreshes everywhere: plain tables one below the other, or one line of
-JSON each time. How workers are found, in :mod:`kafka.tasks.health`.
+JSON each time. :mod:`kafka.tasks.health` says how workers are found.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Table(NamedTuple):
 
 
 def tables(app: str, seen_workers: Sequence[Seen], where: str) -> list[Table]:
-    """What there is to show; tables without rows are left out, but for the first. ``where``: the brokers asked."""
+    """The tables to show; those without rows are left out, except the first. ``where``: the brokers that were asked."""
     count = len(seen_workers)
     title = f"{count} worker{'' if count == 1 else 's'} of {app}"
     if not count:
-        title = f"no worker of {app} tells of itself at {where}"
+        title = f"no workers of {app} found at {where}"
     workers = Table(title, _WORKERS, [_worker(seen) for seen in seen_workers])
     children = Table("children", _CHILDREN, [row for seen in seen_workers for row in _children(seen.worker)])
     running = Table("running jobs", _RUNNING, [row for seen in seen_workers for row in _running(seen.worker)])
@@ -46,7 +46,7 @@ def tables(app: str, seen_workers: Sequence[Seen], where: str) -> list[Table]:
 
 
 def notes(seen_workers: Sequence[Seen]) -> list[str]:
-    """Problems, and what is not shown, a line each."""
+    """One line for each problem, and for each worker with more rows than are shown."""
     lines = []
     for worker, age_s in seen_workers:
         name = _name(worker)
@@ -54,7 +54,7 @@ def notes(seen_workers: Sequence[Seen]) -> list[str]:
         if worker.left_out:
             lines.append(f"{name}: {worker.left_out} more children and jobs are not shown")
         if Seen(worker, age_s).is_silent:
-            lines.append(f"{name}: silent for {duration(age_s)}: killed, standing still, or cut off from the brokers")
+            lines.append(f"{name}: silent for {duration(age_s)}: killed, stopped, or cut off from the brokers")
     return lines
 
 
@@ -224,18 +224,20 @@ MOST_S: Final = 3600.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("app", metavar="MODULE:APP", help="the app whose workers are meant, such as shop.tasks:app")
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="instead of the app's bootstrap_servers")
+    parser.add_argument("app", metavar="MODULE:APP", help="the app whose workers to show, such as shop.tasks:app")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", help="use these brokers instead of the app's bootstrap_servers"
+    )
     client_settings.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--once", action="store_true", help="show it once, also on a terminal")
-    how.add_argument("--interval", type=float, metavar="S", help=f"refresh every S seconds (a terminal: {REFRESH_S:g})")
+    how.add_argument("--once", action="store_true", help="show the tables once, also on a terminal")
+    how.add_argument("--interval", type=float, metavar="S", help=f"refresh every S seconds (terminal: {REFRESH_S:g})")
 
 
 def run(args: argparse.Namespace) -> int:
     if args.interval is not None and not LEAST_S <= args.interval <= MOST_S:
-        raise CommandError(f"--interval is {LEAST_S:g} to {MOST_S:g} seconds, not {args.interval:g}")
+        raise CommandError(f"--interval must be {LEAST_S:g} to {MOST_S:g} seconds, not {args.interval:g}")
     app = client_settings.load_app(args)
     try:
         with Directory(app) as directory:
@@ -273,7 +275,7 @@ def _where(app: App, directory: Directory) -> str:
 def _repeat(
     directory: Directory, seen: Sequence[Seen], interval_s: float | None, show: Callable[[Sequence[Seen]], object]
 ) -> None:
-    """Show it once, or until Ctrl-C, which is how one leaves that."""
+    """Show the tables once, or again and again until Ctrl-C."""
     show(seen)
     if interval_s is None:
         return

@@ -86,58 +86,77 @@ def _start_method(flag: str, text: str) -> dict[str, Any]:
 _LIMITED = ("asyncio", "fork", "prefork", "threads")
 
 POOL_OPTIONS: Final[dict[str, _Option]] = {
-    "--timeout": _Option("S", _seconds("timeout"), _LIMITED, "hard limit of jobs whose call and task say none"),
+    "--timeout": _Option("S", _seconds("timeout"), _LIMITED, "hard time limit of jobs whose call and task have none"),
     "--soft-timeout": _Option(
-        "S", _seconds("soft_timeout"), _LIMITED, "soft limit of jobs whose call and task say none"
+        "S", _seconds("soft_timeout"), _LIMITED, "soft time limit of jobs whose call and task have none"
     ),
     "--kill-grace": _Option(
-        "S", _seconds("kill_grace"), None, "between SIGTERM and SIGKILL, and between the last stages of a stop (5)"
+        "S",
+        _seconds("kill_grace"),
+        None,
+        "seconds between SIGTERM and SIGKILL, and between the last stages of a stop (5)",
     ),
     "--max-jobs-per-child": _Option(
-        "N", _whole("max_jobs_per_child"), ("prefork",), "replace a child after so many jobs, 10 %% more or less"
+        "N",
+        _whole("max_jobs_per_child"),
+        ("prefork",),
+        "replace a child process after so many jobs, 10 %% more or less",
     ),
     "--max-memory-per-child": _Option(
         "SOFT[,HARD]",
         _memory,
         ("fork", "prefork"),
-        "resident memory above which a child is replaced after its job, and above which it is killed: 512M,1G",
+        "resident memory above which a child is replaced after its job, and above which it is killed, such as 512M,1G",
     ),
-    "--autoscale": _Option("MIN,MAX", _autoscale, ("prefork",), "keep so many children, by what there is to do"),
+    "--autoscale": _Option(
+        "MIN,MAX", _autoscale, ("prefork",), "keep MIN to MAX child processes, depending on the load"
+    ),
     "--prefetch": _Option(
-        "N", _whole("prefetch"), ("prefork",), "jobs with one child at once; 1: only idle children are given any"
+        "N", _whole("prefetch"), ("prefork",), "jobs that one child holds at once; 1: only idle children get a job"
     ),
     "--start-method": _Option(
         "NAME", _start_method, ("fork", "prefork"), f"how children start: {', '.join(start_methods()) or 'not here'}"
     ),
     "--start-limit": _Option(
-        "S", _seconds("start_limit"), ("fork", "prefork"), "a child must have loaded the app by then, or is killed (60)"
+        "S",
+        _seconds("start_limit"),
+        ("fork", "prefork"),
+        "kill a child that has not loaded the app after so many seconds (60)",
     ),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("app", metavar="MODULE:APP", help="the app to work for, such as shop.tasks:app")
-    parser.add_argument("--queues", metavar="A,B", help="queues to work on (default: all of the app's)")
+    parser.add_argument("app", metavar="MODULE:APP", help="the app whose jobs to run, such as shop.tasks:app")
+    parser.add_argument("--queues", metavar="A,B", help="queues to take jobs from (default: all of the app)")
     parser.add_argument("--pool", metavar="NAME", help=f"how jobs run: {', '.join(POOLS)} (default: {default_pool()})")
     parser.add_argument(
         "--concurrency",
         type=int,
         metavar="N",
-        help=f"jobs at once (default: the number of processors; asyncio: {ASYNCIO_CONCURRENCY})",
+        help=f"how many jobs run at once (default: the number of processors; asyncio: {ASYNCIO_CONCURRENCY})",
     )
     for flag, option in POOL_OPTIONS.items():
         parser.add_argument(flag, metavar=option.metavar, help=option.help + _only(option))
     parser.add_argument(
-        "--health-port", metavar="[HOST:]PORT", help="answer /healthz, /readyz and /metrics there (default: nowhere)"
+        "--health-port", metavar="[HOST:]PORT", help="serve /healthz, /readyz and /metrics there (default: no port)"
     )
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="instead of the app's bootstrap_servers")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", help="use these brokers instead of the app's bootstrap_servers"
+    )
     client_settings.add_arguments(parser)
-    parser.add_argument("--log-level", default="INFO", type=str.upper, choices=LEVELS, help="default INFO, on stderr")
+    parser.add_argument(
+        "--log-level",
+        default="INFO",
+        type=str.upper,
+        choices=LEVELS,
+        help="what to log on stderr (default: %(default)s)",
+    )
 
 
 def fill_standard_descriptors() -> None:
-    """For a start with standard input, output or errors closed: a socket to a broker would get their number, and what
-    the programs of tasks print would be written to it."""
+    """Open /dev/null for standard input, output and errors where they are closed: otherwise a socket to a broker would
+    get their number, and programs that tasks start would write their output to it."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -169,7 +188,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def pool_settings(args: argparse.Namespace, pool: str, app: App) -> PoolSettings:
-    """What the flags say about the pool. IllegalArgumentError for what makes no sense, or not for this pool."""
+    """The pool's settings from the flags. IllegalArgumentError for invalid values, and flags of other pools."""
     settings: dict[str, Any] = {"app_path": args.app, "kill_grace": app.settings.kill_grace}
     for flag, option in POOL_OPTIONS.items():
         text = getattr(args, flag[2:].replace("-", "_"))
@@ -195,4 +214,4 @@ def pool_settings(args: argparse.Namespace, pool: str, app: App) -> PoolSettings
 
 
 def _only(option: _Option) -> str:
-    return "" if option.pools is None else f" ({' and '.join(option.pools)} only)"
+    return "" if option.pools is None else f" (pools: {', '.join(option.pools)})"

@@ -78,7 +78,7 @@ def test_the_release_is_the_first_line_then_the_apis_then_the_features() -> None
     first, metadata, unknown, feature = lines(report("a:1", FOUND))
     assert first == "4.3"
     assert metadata.split() == ["3", "Metadata", "0-13", "ours", "0-13"]
-    assert "not spoken here" in unknown
+    assert "not supported here" in unknown
     assert feature == "feature share.version  0-1"
 
 

@@ -407,8 +407,8 @@ def test_words_cannot_disturb_a_terminal(word: str, shown: str) -> None:
     [
         (["/no/such/path"], "cannot read /no/such/path: No such file or directory"),
         (["/dev/null"], "neither a directory nor a regular file"),
-        (["--workers", "0"], "from 1 to 100"),
-        (["--workers", "many"], "from 1 to 100"),
+        (["--workers", "0"], "must be 1 to 100"),
+        (["--workers", "many"], "must be 1 to 100"),
         (["--bootstrap-server", "no-port:x"], "no-port:x"),
         (["--bootstrap-server", "memory://"], "no back end for 'memory'"),
     ],
@@ -431,7 +431,7 @@ def test_a_path_without_a_text_file_is_one_line_and_exit_code_1(
         assert main(["demo", *arguments, str(path)]) == 1
         out, err = capsys.readouterr()
         assert not out
-        assert err.startswith(f"kafka demo: no text file was found at {path}: binary files")
+        assert err.startswith(f"kafka demo: no text file found at {path}: binary files")
         assert err.count("\n") == 1
 
 

@@ -66,17 +66,17 @@ def test_a_group_that_is_not_there_is_one_line_beside_those_that_are(
     address: str, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     assert main(["groups", action, address, "nosuch"]) == 1
-    assert capsys.readouterr() == ("", "kafka groups: there is no group nosuch\n")
+    assert capsys.readouterr() == ("", "kafka groups: group nosuch does not exist\n")
     assert main(["groups", action, address, "nosuch", "readers", "nor-this"]) == 1
     out, err = capsys.readouterr()
-    assert err == "kafka groups: there is no group nosuch; there is no group nor-this\n"
+    assert err == "kafka groups: group nosuch does not exist; group nor-this does not exist\n"
     assert [line.split()[0] for line in out.splitlines()] == ["group", "readers"]
 
 
 def test_a_group_that_is_not_there_is_one_line_with_older_brokers_too(capsys: pytest.CaptureFixture[str]) -> None:
     with EmbeddedBroker(in_process=True, emulate="2.8") as broker:
         assert main(["groups", "describe", broker.bootstrap, "nosuch"]) == 1
-    assert capsys.readouterr() == ("", "kafka groups: there is no group nosuch\n")
+    assert capsys.readouterr() == ("", "kafka groups: group nosuch does not exist\n")
 
 
 def test_no_broker_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,11 +136,11 @@ def test_deleting_tells_the_outcome_of_each_and_fails_when_one_did(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["list", "readers"], "no names"),
-        (["describe"], "which groups"),
+        (["list", "readers"], "no group names"),
+        (["describe"], "needs the name of a group"),
         (["reset", "readers"], "--topic and --to"),
         (["reset", "readers", "--topic", "events", "--to", "yesterday"], "earliest, latest"),
-        (["reset", "readers", "--topic", "events:x", "--to", "1"], "number of a partition"),
+        (["reset", "readers", "--topic", "events:x", "--to", "1"], "a partition number"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(
@@ -154,4 +154,4 @@ def test_wrong_use_is_one_line_and_exit_code_2(
 
 def test_a_missing_topic_is_an_error_and_none_is_made(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["groups", "reset", address, "readers", "--topic", "none-such", "--to", "latest"]) == 1
-    assert "no such topic" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err

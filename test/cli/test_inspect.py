@@ -67,7 +67,7 @@ def test_workers_children_and_running_jobs_are_tables() -> None:
 
 
 def test_an_app_without_workers_is_told_so() -> None:
-    assert list(plain("shop", [], "db:9092")) == ["no worker of shop tells of itself at db:9092", ""]
+    assert list(plain("shop", [], "db:9092")) == ["no workers of shop found at db:9092", ""]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_an_app_without_workers_is_told_so() -> None:
         ({"reasons": ("pool: no child is up yet",)}, 1.0, "not", "web:12: pool: no child is up yet"),
         ({"stage": "DRAINING", "reasons": ("stopping: DRAINING",)}, 1.0, "draining", "web:12: stopping: DRAINING"),
         ({"left_out": 40}, 1.0, "ready", "web:12: 40 more children and jobs are not shown"),
-        ({}, 23.0, "silent", "web:12: silent for 23s: killed, standing still, or cut off from the brokers"),
+        ({}, 23.0, "silent", "web:12: silent for 23s: killed, stopped, or cut off from the brokers"),
     ],
 )
 def test_what_is_wrong_with_a_worker_is_its_state_and_a_line(
@@ -216,9 +216,9 @@ def test_on_a_terminal_it_refreshes_with_rich_and_is_plain_without(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--interval", "-1"], "--interval is 0 to 3600 seconds, not -1"),
-        (["--interval", "4000"], "--interval is"),
-        (["--interval", "nan"], "--interval is"),
+        (["--interval", "-1"], "--interval must be 0 to 3600 seconds, not -1"),
+        (["--interval", "4000"], "--interval must be"),
+        (["--interval", "nan"], "--interval must be"),
         (["--interval", "1", "--once"], "not allowed with argument"),
         (["--interval", "soon"], "invalid float"),
     ],
@@ -238,7 +238,7 @@ def test_an_embedded_broker_that_does_not_run_is_named_and_neither_started_nor_m
 ) -> None:
     assert main(["inspect", tasks, "--bootstrap-server", "embedded:.kafka"]) == 0
     assert capsys.readouterr().out.strip() == (
-        f"no worker of shop tells of itself at embedded:{tmp_path}/.kafka (no broker runs there)"
+        f"no workers of shop found at embedded:{tmp_path}/.kafka (no broker runs there)"
     )
     assert main(["inspect", tasks, "--bootstrap-server", "embedded:.kafka", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
