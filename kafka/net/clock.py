@@ -1,8 +1,8 @@
 """Clocks: the one place where time comes from.
 
-A clock has two faces: a monotonic one for deadlines and an epoch one for what users and records see. The loop holds a
-clock; machines are handed ``now`` and hold none. :class:`ManualClock` is for tests and simulations,
-:class:`AdjustableClock` for something that runs in earnest and whose time a test sets forward or stops.
+A clock has monotonic time for deadlines and epoch time for users and records. The loop has a clock; machines get
+``now`` as an argument. :class:`ManualClock` is for tests and simulations, :class:`AdjustableClock` for a running
+program whose time a test sets forward or stops.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the loop needs to know of time."""
+    """The clock that a loop uses."""
 
     def monotonic(self) -> float:
         """Seconds from an arbitrary origin; never goes back."""
@@ -25,16 +25,15 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The operating system's clocks."""
 
     monotonic = staticmethod(time.monotonic)
     time = staticmethod(time.time)
 
 
 class ManualClock:
-    """A clock that stands still until a test moves it. Both faces move together; :meth:`step` moves the wall alone.
-
-    The epoch face is kept as an offset, so that the monotonic one stays exact.
+    """A clock that only a test moves. Both times move together; :meth:`step` moves the wall clock alone. Epoch time is
+    stored as an offset, so that monotonic time stays exact.
     """
 
     def __init__(self, monotonic: float = 0.0, time: float = 1_700_000_000.0) -> None:
@@ -54,20 +53,19 @@ class ManualClock:
         self._now += seconds
 
     def set(self, monotonic: float) -> None:
-        """Let time pass until the monotonic instant; ValueError when that has been already."""
+        """Let time pass until the monotonic instant; ValueError when that is in the past."""
         if monotonic < self._now:
             raise ValueError(f"time does not go back (from {self._now} to {monotonic})")
         self._now = monotonic
 
     def step(self, seconds: float) -> None:
-        """Set the wall clock forward or back, as an administrator does; monotonic time does not notice."""
+        """Set the wall clock forward or back, as an administrator does; monotonic time does not change."""
         self._offset += seconds
 
 
 class AdjustableClock:
-    """The machine's clocks (or ``base``), which can be set forward and stopped; both faces move together.
-
-    The loop asks :meth:`left_s` how long to sleep: the time of a clock that stands does not come nearer.
+    """The machine's clocks (or ``base``), which can be set forward and stopped; both times move together. The loop
+    sleeps for :meth:`left_s`, which is infinite while the clock is stopped.
     """
 
     def __init__(self, base: Clock | None = None) -> None:
@@ -90,13 +88,13 @@ class AdjustableClock:
         return self._stands_at + self._offset_s
 
     def left_s(self, when: float) -> float:
-        """Seconds of the machine's time until the instant ``when``: infinity when this clock stands before it."""
+        """Seconds until the instant ``when``; infinity when the clock is stopped before it."""
         if self._stands_at is None:
             return when - self.monotonic()
         return inf if when > self._stands_at else 0.0
 
     def advance(self, seconds: float) -> None:
-        """Set both faces forward; ValueError when negative."""
+        """Set both times forward; ValueError when negative."""
         if seconds < 0:
             raise ValueError(f"time does not go back ({seconds} s)")
         if self._stands_at is None:
@@ -105,13 +103,13 @@ class AdjustableClock:
             self._stands_at += seconds
 
     def freeze(self) -> None:
-        """Stop it. Nothing when it stands."""
+        """Stop the clock; no effect when it is stopped."""
         if self._stands_at is None:
             self._offset_s = self.time() - self.monotonic()
             self._stands_at = self.monotonic()
 
     def resume(self) -> None:
-        """Let it go on from where it stands."""
+        """Let the clock continue."""
         if self._stands_at is not None:
             self._ahead_s = self._stands_at - self._base.monotonic()
             self._stands_at = None

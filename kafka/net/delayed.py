@@ -21,7 +21,7 @@ from kafka.net.clock import Clock, SystemClock
 T = TypeVar("T")
 
 NEVER_S = 9999999999
-"""What :meth:`DelayedTaskQueue.next_at` answers when nothing is scheduled."""
+"""The result of :meth:`DelayedTaskQueue.next_at` when nothing is scheduled."""
 
 GRAIN_S = 1e-6
 """Epoch seconds as a float are no finer than a quarter of a microsecond, so what is nearer than this is due."""
@@ -42,11 +42,11 @@ class Timer(Generic[T]):
 
     @property
     def is_pending(self) -> bool:
-        """Neither cancelled nor run."""
+        """Whether it was neither cancelled nor run."""
         return self.item is not None
 
     def take(self) -> T | None:
-        """The item, which is about to be run; None when the timer was cancelled."""
+        """Take the item out to run it; None when the timer was cancelled."""
         item, self.item = self.item, None
         return item
 
@@ -59,7 +59,7 @@ class Timer(Generic[T]):
 
 
 class TimerHeap(Generic[T]):
-    """Items by monotonic instant; equal instants in the order of adding. ``len()`` counts what is still wanted."""
+    """Items by monotonic instant; equal instants in the order of adding. ``len()`` does not count cancelled ones."""
 
     __slots__ = ("_cancelled_count", "_entries", "_number")
 
@@ -126,9 +126,9 @@ class TimerHeap(Generic[T]):
 class DelayedTaskQueue:
     """Tasks that are to run at a time of the wall clock, each with a future.
 
-    ``at`` is turned into a monotonic deadline when the task is added, so a step of the wall clock afterwards neither
-    fires everything nor holds it back. ``clock``: the machine's by default. The caller of
-    :meth:`pop_ready` runs the tasks and completes their futures.
+    ``at`` is turned into a monotonic deadline when the task is added, so a later step of the wall clock neither fires
+    nor delays it. ``clock``: the machine's by default. The caller of :meth:`pop_ready` runs the tasks and completes
+    their futures.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:

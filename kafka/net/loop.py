@@ -1,4 +1,4 @@
-"""The select loop: file descriptors, timers, and calls handed over from other threads.
+"""The select loop: file descriptors, timers, and calls from other threads.
 
 One thread owns a loop and calls everything on it; :meth:`Loop.call_soon_threadsafe` and :meth:`Loop.wakeup` alone may
 be called from any other. Sleep and its end are :class:`WakeupPipe`'s, signals :class:`SignalWatch`'s; connections are
@@ -10,8 +10,8 @@ One turn (:meth:`Loop.run_once`):
 
 What a callback adds runs in the same turn or the next, but a turn always ends: timers and soon-callbacks are those that
 were there when their part of the turn began. A callback may change any watch or timer, its own included; an event that
-was reported for a watch which has been closed or narrowed since is dropped, so a descriptor that was closed and given
-out again inside a callback never gets its forerunner's event.
+was reported for a watch which has been closed or narrowed since is dropped, so a descriptor that was closed and reused
+inside a callback never gets an event of its predecessor.
 
 A loop made by :meth:`Loop.simulated` has no descriptors and never sleeps: its clock jumps to the next timer.
 """
@@ -50,7 +50,7 @@ _MAX_SLEEP_S = 86400.0
 _CLOSED = -1
 
 _fork_generation = 0
-"""How many forks lie between the first process and this one: a loop of another generation is the parent's."""
+"""The number of forks between the first process and this one; a loop of another generation belongs to the parent."""
 
 
 def _count_fork() -> None:
@@ -74,7 +74,7 @@ class Watch:
         self.fileobj = fileobj
         self.fd = fd
         self.events = 0
-        """What is waited for now: READ | WRITE; 0 while neither is, and for ever after :meth:`close`."""
+        """The watched events, READ | WRITE; 0 for none, and after :meth:`close`."""
 
     def set(self, read: bool | None = None, write: bool | None = None) -> None:
         """Turn one side or both on or off; None leaves it. Without either, the selector does not know the descriptor.
@@ -100,7 +100,7 @@ class Watch:
             self.fd = -1
 
     def _dispatch(self, mask: int) -> int:
-        """Run the callbacks for ``mask`` that are still wanted; how many ran."""
+        """Run the callbacks for ``mask`` that are still on; returns how many ran."""
         ran = 0
         for event, callback in ((READ, self._on_readable), (WRITE, self._on_writable)):
             if mask & event & self.events and callback is not None:
@@ -161,7 +161,7 @@ class Loop:
     # -- handing work over ---------------------------------------------------------------------------------------------
 
     def call_soon(self, callback: Callback, *args: object) -> None:
-        """Run ``callback(*args)`` in this turn or the next, after what was handed over before."""
+        """Run ``callback(*args)`` in this turn or the next, after earlier calls."""
         if self._generation != _fork_generation:
             self._refuse()
         self._ready.append((callback, args))
@@ -184,7 +184,7 @@ class Loop:
         return self.call_at(self.time() + delay_s, callback, *args)
 
     def wakeup(self) -> None:
-        """From any thread: let the turn under way, or else the next one, end without sleep. Calls coalesce."""
+        """End the sleep of the current turn, or of the next one, from any thread. Calls coalesce."""
         if self._generation == _fork_generation:
             self._wakeup.wake()
 
@@ -244,7 +244,7 @@ class Loop:
     # -- running -------------------------------------------------------------------------------------------------------
 
     def run_once(self, timeout_s: float | None = None, *, advance: bool = True) -> int:
-        """One turn: wait for something to do, for at most ``timeout_s`` (None: without limit), and do it.
+        """One turn: wait for events for at most ``timeout_s`` (None: without limit), and handle them.
 
         Returns the number of callbacks run: 0 when the time was up or :meth:`wakeup` was called. A simulated loop moves
         its clock instead of waiting, unless ``advance`` is false; with neither timer nor limit it returns 0 at once.
@@ -271,7 +271,7 @@ class Loop:
     def run_until(self, done: Future[Any] | Callable[[], object], timeout_s: float | None = None) -> bool:
         """Run until the future is done or the predicate holds; False when ``timeout_s`` passed before.
 
-        A simulated loop also gives up when nothing is left that could ever happen.
+        A simulated loop also returns False when it has neither timers nor callbacks left.
         """
         self._owner = threading.get_ident()  # now: completing the future asks whether another thread has to be woken
         if isinstance(done, Future):
@@ -298,7 +298,7 @@ class Loop:
             self.run_once()
 
     def stop(self) -> None:
-        """Let :meth:`run_forever` return after this turn. On the loop's thread (others hand it over)."""
+        """Let :meth:`run_forever` return after this turn. On the loop's thread only."""
         self._is_stopping = True
         self._wakeup.wake()
 
@@ -316,7 +316,7 @@ class Loop:
         return self._generation == _fork_generation
 
     def close(self) -> None:
-        """Release everything; nothing that was handed over runs any more. Also in a forked child, where it closes
+        """Release everything; pending calls do not run any more. Also in a forked child, where it closes
         the child's copies of the descriptors and leaves the parent's loop alone. RuntimeError inside a callback.
         """
         if self._generation == _CLOSED:
@@ -366,7 +366,7 @@ class Loop:
             clock.set(until)
 
     def _run_timers(self) -> int:
-        due = self._due  # kept on the loop: what an interrupt leaves over runs in the next turn
+        due = self._due  # on the loop: callbacks that an interrupt left over run in the next turn
         now = self.time()
         while (timer := self._timers.pop_due(now)) is not None:
             due.append(timer)
@@ -423,7 +423,7 @@ class WakeupFlag:
 
 
 class WakeupPipe(WakeupFlag):
-    """How another thread ends the loop's sleep: a non-blocking socket pair that never holds more than one byte of ours.
+    """How another thread ends the loop's sleep: a non-blocking socket pair that holds at most one byte.
 
     One owner for the three facts (asleep, woken, a byte is in flight) and their lock. The loop calls :meth:`may_sleep`
     before it blocks and :meth:`awoke` after it; any thread calls :meth:`wake`::
@@ -446,12 +446,12 @@ class WakeupPipe(WakeupFlag):
         self._is_closed = False
 
     def fileno(self) -> int:
-        """The end to select on for reading."""
+        """The end to watch for reading."""
         return self._reader.fileno()
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes in the pipe now (looked at, not taken)."""
+        """The number of bytes in the pipe (peeked at)."""
         try:
             return len(self._reader.recv(_DRAIN_BYTES, socket.MSG_PEEK))
         except BlockingIOError:
@@ -477,7 +477,7 @@ class WakeupPipe(WakeupFlag):
         self._is_woken = True
         if self._is_asleep and not self._has_byte:
             self._has_byte = True
-            # When it is full there is something to read, which is all that is wanted.
+            # A full socket is readable, which ends the sleep.
             with contextlib.suppress(BlockingIOError):
                 self._writer.send(b"\0")
 
@@ -514,7 +514,7 @@ class WakeupPipe(WakeupFlag):
 
 
 _active: SignalWatch | None = None
-"""Whose socket the interpreter writes to."""
+"""The watch whose socket the interpreter writes to."""
 
 
 def _do_nothing(signum: int, frame: FrameType | None) -> None:
@@ -525,8 +525,8 @@ class SignalWatch:
     """Signals of this process, handed to ``callback(signum)`` on the loop, one call for each that was seen.
 
     The Python handlers installed here do nothing: the interpreter's C handler writes the signal's number into a socket
-    (``signal.set_wakeup_fd``), the loop reads it and calls back between two callbacks. So no code of ours is ever
-    interrupted half way, and the code that a signal interrupts may hold any lock.
+    (``signal.set_wakeup_fd``), the loop reads it and calls back between two callbacks. So no callback is interrupted,
+    and the code that a signal interrupts may hold any lock.
 
     Made by :meth:`Loop.watch_signals`. One at a time for each process, since the interpreter has one wakeup fd. A child
     made by ``fork`` gets the former handlers back at once: otherwise its signals would reach the parent's loop.
@@ -557,7 +557,7 @@ class SignalWatch:
             self._watch = loop.watch(self._reader, on_readable=self._read)
             for signum in self._signums:
                 self._former[signum] = signal.signal(signum, _do_nothing)
-                if hasattr(signal, "siginterrupt"):  # libraries that do not retry after EINTR go undisturbed
+                if hasattr(signal, "siginterrupt"):  # for libraries that do not retry after EINTR
                     signal.siginterrupt(signum, False)
         except BaseException:
             self.close()

@@ -37,22 +37,21 @@ from kafka.net.transport import (
 )
 
 WINDOW_BYTES = 256 * 1024
-"""Under way on one direction of a connection before ``pending_bytes`` begins to count."""
+"""Bytes in flight in one direction of a connection before ``pending_bytes`` counts."""
 
 
 @dataclass(eq=False)
 class LinkConditions:
-    """One direction between two hosts, set by a test. To be changed at any time; delay and loss count when the bytes
-    are written."""
+    """One direction between two hosts. Tests may change it at any time; delay and loss apply when bytes are written."""
 
     delay_s: float | Callable[[int], float] = 0.0
     """Seconds on the way, or a function from the number of bytes to them. Never overtakes what was written before."""
     chunk_bytes: int | None = None
     """Deliver in pieces of at most so many bytes, each in a ``data_received()`` of its own."""
     is_lossy: bool = False
-    """What is written vanishes, the end of a connection included; the connection itself stays."""
+    """Written bytes are lost, and so is the end of a connection; the connection itself stays."""
     is_held: bool = False
-    """Nothing arrives and no connection is made. Lifted by :meth:`MemoryNetwork.heal`, which delivers what waited."""
+    """Nothing arrives and no connection is made, until :meth:`MemoryNetwork.heal` delivers the waiting bytes."""
 
     def hold(self) -> None:
         self.is_held = True
@@ -66,7 +65,7 @@ class LinkConditions:
 
 
 class Pipe:
-    """What is on its way to one end of a connection: (instant, bytes) in order, then perhaps an error, which is the
+    """The bytes in flight to one end of a connection: (instant, bytes) in order, then perhaps an error, which is the
     end.
 
     queue: (instant, bytes) (instant, bytes) ... (instant, error)      instants never decrease
@@ -95,12 +94,12 @@ class Pipe:
         self._report()
 
     def end(self, error: OSError) -> None:
-        """Behind all bytes under way, the other end ends."""
+        """End the other side, after all bytes in flight."""
         if not (self._is_shut or self._link.is_lossy):
             self._put(error, self._link.delay_of(0))
 
     def clear(self) -> None:
-        """Lose what is under way."""
+        """Lose the bytes in flight."""
         self._queue.clear()
         self._count_bytes = 0
 
@@ -172,12 +171,12 @@ _FIRST_FREE_PORT = 49152
 
 @dataclass
 class _Fabric:
-    """What all hosts' views of one network share."""
+    """State that the views of all hosts share."""
 
     links: dict[tuple[str, str], LinkConditions] = field(default_factory=dict)
     listeners: dict[tuple[str, int], MemoryListener] = field(default_factory=dict)
     transports: list[MemoryTransport] = field(default_factory=list)
-    """Those not ended, in the order of their making."""
+    """The open connections, oldest first."""
     names: dict[str, list[str]] = field(default_factory=dict)
     ports: Iterator[int] = field(default_factory=lambda: itertools.count(_FIRST_FREE_PORT))
 
@@ -222,7 +221,7 @@ class MemoryNetwork:
         return MemoryListener(self, Address(FAMILY, (host, port)), accept)
 
     def close(self) -> None:
-        """End what was made through this view."""
+        """Close the connections and listeners of this view."""
         for listener in list(self._fabric.listeners.values()):
             if listener._network is self:
                 listener.close()
@@ -234,12 +233,12 @@ class MemoryNetwork:
 
     @property
     def names(self) -> dict[str, list[str]]:
-        """The name service, to be changed: name -> hosts, none for a name that is unknown. What it does not have is a
-        host of that name."""
+        """The name service: name -> hosts, an empty list for an unknown name. A missing name is a host of that name.
+        Tests may change it."""
         return self._fabric.names
 
     def link(self, source: str, target: str) -> LinkConditions:
-        """The direction from one host to another, to be changed."""
+        """The conditions from one host to another; tests may change them."""
         return self._fabric.link(source, target)
 
     def partition(self, one: str, other: str) -> None:
@@ -248,7 +247,7 @@ class MemoryNetwork:
         self.link(other, one).hold()
 
     def heal(self, one: str, other: str) -> None:
-        """End a partition: what was written meanwhile arrives."""
+        """End a partition: bytes written meanwhile arrive."""
         self.link(one, other).release()
         self.link(other, one).release()
         for transport in list(self._fabric.transports):
@@ -256,7 +255,8 @@ class MemoryNetwork:
                 transport._incoming.arm()
 
     def cut(self, one: str, other: str) -> int:
-        """Reset every connection between two hosts at both ends; bytes under way are lost. How many there were."""
+        """Reset every connection between two hosts at both ends; bytes in flight are lost. Returns the number of
+        connections."""
         ends = [transport for transport in self._fabric.transports if transport._is_between(one, other)]
         for transport in ends:
             text = f"connection between {transport.local} and {transport.peer} reset"
@@ -277,7 +277,7 @@ class MemoryTransport(Transport):
         self._other: MemoryTransport | None = None
         self._is_paused = False
         self._is_open = False
-        """The handler was called: before, nothing is delivered and what is written is kept."""
+        """Whether the handler was notified; before that, nothing is delivered and written bytes are kept."""
         self._is_ended = False
         network._fabric.transports.append(self)
 
@@ -341,7 +341,7 @@ class MemoryTransport(Transport):
         self._incoming.arm()
 
     def call_handler(self, method: str, *args: bytes) -> None:
-        """An error of the handler's ends the connection."""
+        """Call the handler; its exception ends the connection."""
         if self._handler is None:
             return
         try:
@@ -351,7 +351,7 @@ class MemoryTransport(Transport):
             self.abort(error)
 
     def may_receive(self) -> bool:
-        """Whether the handler wants bytes now."""
+        """Whether the handler accepts bytes now."""
         return self._is_open and not self._is_paused
 
     def set_writers_pending(self, count: int) -> None:

@@ -43,11 +43,11 @@ from kafka.net.transport import (
 )
 
 MAX_HEAD_BYTES: Final = 65_536
-"""Longest head of an HTTP answer that is taken."""
+"""Maximum length of the head of an HTTP response."""
 
 
 class ProxyError(ConnectionError):
-    """The proxy refuses, or does not speak its protocol."""
+    """The proxy refused, or does not speak the protocol of the URL."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,17 @@ class Proxy:
 
 
 class ProxyHandshake(Protocol):
-    """One connection's way through a proxy."""
+    """The handshake of one connection with a proxy."""
 
     is_done: bool
     rest: bytes
 
     def begin(self) -> bytes:
-        """What to send first."""
+        """The first bytes to send."""
         ...
 
     def receive(self, data: bytes) -> bytes:
-        """What to send next, if anything. ProxyError when the proxy refuses."""
+        """The bytes to send next, or none. ProxyError when the proxy refuses."""
         ...
 
 
@@ -146,7 +146,7 @@ class Socks5Handshake:
             return None
         version, method = answer
         if version != 5:
-            raise ProxyError(f"proxy {self._proxy}: no SOCKS5 proxy, it answered {answer!r}")
+            raise ProxyError(f"proxy {self._proxy}: not a SOCKS5 proxy, it answered {answer!r}")
         if method == 0:
             self._step = self._connected
             return self._request()
@@ -154,15 +154,15 @@ class Socks5Handshake:
             self._step = self._authenticated
             name, password = self._proxy.username.encode(), (self._proxy.password or "").encode()
             return b"\x01" + bytes([len(name)]) + name + bytes([len(password)]) + password
-        wanted = "a name and a password, which the URL does not have" if method == 255 else f"method {method}"
-        raise ProxyError(f"proxy {self._proxy}: it wants {wanted}")
+        required = "a name and a password, which the URL does not have" if method == 255 else f"method {method}"
+        raise ProxyError(f"proxy {self._proxy}: it requires {required}")
 
     def _authenticated(self) -> bytes | None:
         answer = self._take(2)
         if answer is None:
             return None
         if answer[1] != 0:
-            raise ProxyError(f"proxy {self._proxy}: it does not accept that name and password")
+            raise ProxyError(f"proxy {self._proxy}: it rejected the name and the password of the URL")
         self._step = self._connected
         return self._request()
 
@@ -182,7 +182,7 @@ class Socks5Handshake:
             return None
         size = {1: 4, 4: 16, 3: 1 + head[4]}.get(head[3])
         if head[0] != 5 or (size is None and head[1] == 0):
-            raise ProxyError(f"proxy {self._proxy}: an answer that is not SOCKS5's: {head!r}")
+            raise ProxyError(f"proxy {self._proxy}: a malformed SOCKS5 response: {head!r}")
         if head[1] != 0:
             why = SOCKS5_REFUSALS.get(head[1], f"code {head[1]}")
             raise ProxyError(f"proxy {self._proxy}: it cannot connect to {self._target[0]}:{self._target[1]}: {why}")
@@ -217,14 +217,14 @@ class HttpConnectHandshake:
         head, end, rest = self._data.partition(b"\r\n\r\n")
         if not end:
             if len(head) > MAX_HEAD_BYTES:
-                raise ProxyError(f"proxy {self._proxy}: no HTTP proxy, its answer has no end")
+                raise ProxyError(f"proxy {self._proxy}: not an HTTP proxy, its response does not end")
             return b""
         status = head.split(b"\r\n", 1)[0].decode("latin-1")
         parts = status.split(" ", 2)
         if not parts[0].startswith("HTTP/1.") or len(parts) < 2 or not parts[1].isdigit():
-            raise ProxyError(f"proxy {self._proxy}: no HTTP proxy, it answered {status[:80]!r}")
+            raise ProxyError(f"proxy {self._proxy}: not an HTTP proxy, it answered {status[:80]!r}")
         if parts[1] == "407":
-            raise ProxyError(f"proxy {self._proxy}: it wants another name and password than those in the URL (407)")
+            raise ProxyError(f"proxy {self._proxy}: it requires another name and password than the URL has (407)")
         if not parts[1].startswith("2"):
             raise ProxyError(f"proxy {self._proxy}: it cannot connect to {self._target}: {' '.join(parts[1:])[:80]}")
         self.is_done = True
@@ -243,28 +243,28 @@ DEFAULT_PORTS: Final[Mapping[str, int]] = {"socks5": 1080, "socks5h": 1080, "htt
 
 
 def _encode_host(host: str) -> bytes:
-    """As it is written for a proxy. ProxyError for what is no name: host names come from brokers' metadata, and a line
-    break in one would make it a part of the request."""
+    """The host as text for a proxy. ProxyError for an invalid name: host names come from brokers' metadata, and a line
+    break in one could change the request."""
     try:
         name = host.encode("idna")
     except UnicodeError:
         name = b""
     if not 0 < len(name) <= 255 or any(byte <= 0x20 or byte >= 0x7F for byte in name):
-        raise ProxyError(f"{host[:80]!r} is no name of a server")
+        raise ProxyError(f"{host[:80]!r} is not a host name")
     return name
 
 
 def parse_proxy(url: str) -> Proxy:
-    """``SCHEME://[NAME:PASSWORD@]HOST[:PORT]``. ValueError, without the URL in its text, when it is none."""
-    wanted = "SCHEME://[NAME:PASSWORD@]HOST[:PORT] with a scheme of " + ", ".join(HANDSHAKES)
+    """``SCHEME://[NAME:PASSWORD@]HOST[:PORT]``. ValueError for an invalid URL; its text does not contain the URL."""
+    expected = "SCHEME://[NAME:PASSWORD@]HOST[:PORT] with a scheme of " + ", ".join(HANDSHAKES)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ValueError(wanted) from None
+        raise ValueError(expected) from None
     more = parts.query or parts.fragment or parts.path not in ("", "/")
     if parts.scheme not in HANDSHAKES or not parts.hostname or more:
-        raise ValueError(wanted)
+        raise ValueError(expected)
     name = None if parts.username is None else unquote(parts.username)
     password = None if parts.password is None else unquote(parts.password)
     if any(len((part or "").encode()) > 255 for part in (name, password)):
@@ -279,7 +279,7 @@ NAMED: Final = -1
 
 
 class ProxyNetwork:
-    """``network`` seen through ``proxy``: what connects goes through it, what listens does not."""
+    """``network`` seen through ``proxy``: connections go through the proxy, listeners do not."""
 
     def __init__(self, network: Network, proxy: Proxy) -> None:
         self.loop: Loop = network.loop
@@ -305,12 +305,12 @@ class ProxyNetwork:
         return self.network.listen(host, port, accept, options)
 
     def close(self) -> None:
-        """End all that the network below has."""
+        """Close the network below."""
         self.network.close()
 
 
 class ProxiedTransport(Transport):
-    """One connection through the proxy. ``peer`` is the proxy's address: the target's is the proxy's affair."""
+    """One connection through the proxy. ``peer`` is the proxy's address, since the target's is unknown."""
 
     def __init__(
         self,
@@ -437,7 +437,7 @@ class _Attempt(TransportHandler):
         network.network.resolve(network.proxy.host, network.proxy.port).add_both(self._resolved)
 
     def cancel(self) -> None:
-        """The connection is not wanted any more."""
+        """Give up the connection."""
         self._is_over = True
         self._timer.cancel()
         if self._under is not None:

@@ -21,7 +21,7 @@ from kafka.net.transport import Address
 DEFAULT_PORT = 9092
 
 THREAD_NAME = "kafka-resolve"
-"""How the names of these threads begin."""
+"""Prefix of the threads' names."""
 
 MAX_HOST = 255
 """Letters of a host's name (RFC 1035)."""
@@ -66,14 +66,14 @@ def parse_servers(servers: str | Iterable[str], default_port: int = DEFAULT_PORT
     """
     texts = [servers] if isinstance(servers, str) else list(servers)
     parts = [part for text in texts for part in text.split(",") if part.strip()]
-    found = list(dict.fromkeys(parse_server(part, default_port) for part in parts))
-    if not found:
+    parsed = list(dict.fromkeys(parse_server(part, default_port) for part in parts))
+    if not parsed:
         raise ValueError(f"no server in {servers!r}: expected HOST[:PORT], several separated by commas")
-    return found
+    return parsed
 
 
 def fault_of_server(host: str, port: int) -> OSError | None:
-    """Why no server can have this address; None if one can. Host and port may come from a broker, so either may be
+    """Why the address is invalid; None for a valid one. Host and port may come from a broker, so either may be
     anything: the C library takes port 70000 for 4464, and a name for the part of it before a zero byte."""
     if not 1 <= port <= 65535:
         return OSError(errno.EINVAL, f"{host[:MAX_HOST]!r}: {port} is no port, which is a number of 1 to 65535")
@@ -85,10 +85,10 @@ def fault_of_server(host: str, port: int) -> OSError | None:
 def literal_address(host: str, port: int, family: int = socket.AF_UNSPEC) -> Address | None:
     """The address when ``host`` is one in digits, else None. Never blocks."""
     try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
+        entries = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
         return None
-    return Address(found[0][0], found[0][4])
+    return Address(entries[0][0], entries[0][4])
 
 
 def lookup(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address]:
@@ -97,12 +97,12 @@ def lookup(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address
     OSError (``socket.gaierror``) that names the host when there is none.
     """
     try:
-        found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise socket.gaierror(error.errno, f"{host}: {error.strerror}") from error
     except UnicodeError as error:  # a label that is empty or too long for the IDNA codec
         raise socket.gaierror(socket.EAI_NONAME, f"{host}: not a host name ({error})") from error
-    return list(dict.fromkeys(Address(entry[0], entry[4]) for entry in found))
+    return list(dict.fromkeys(Address(entry[0], entry[4]) for entry in entries))
 
 
 def canonical_names(host: str) -> list[str]:
@@ -118,7 +118,7 @@ def canonical_names(host: str) -> list[str]:
 
 
 class Resolver:
-    """Look-ups that do not block ``loop``. One that is under way already is shared."""
+    """Look-ups that do not block ``loop``. Concurrent look-ups of one name are shared."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -147,7 +147,7 @@ class Resolver:
         return future
 
     def close(self) -> None:
-        """Fail what is waiting. A thread inside the C library goes on until that returns, and its answer is dropped."""
+        """Fail the waiting look-ups. A thread in the C library continues until that returns; its result is dropped."""
         waiting, self._waiting = self._waiting, {}
         self._backlog.clear()
         for futures in waiting.values():
@@ -189,5 +189,5 @@ def _is_ipv6_literal(host: str) -> bool:
 
 
 def _bad_server(given: str) -> ValueError:
-    wanted = "expected HOST, HOST:PORT, [IPV6] or [IPV6]:PORT with a port of 1 to 65535"
-    return ValueError(f"{given!r} is no server: {wanted}")
+    expected = "expected HOST, HOST:PORT, [IPV6] or [IPV6]:PORT with a port of 1 to 65535"
+    return ValueError(f"{given!r} is not a server address: {expected}")

@@ -78,7 +78,7 @@ class Connector:
         self._try_next()
 
     def cancel(self) -> None:
-        """Abort the attempt under way."""
+        """Abort the current attempt."""
         if self._timer is not None:
             self._timer.cancel()
         if self._watch is not None:
@@ -166,16 +166,17 @@ def set_buffers(sock: socket.socket, options: ConnectionOptions) -> None:
 log = logging.getLogger(__name__)
 
 READ_BYTES = 256 * 1024
-"""Most that one connection receives in one turn of the loop."""
+"""Maximum number of bytes that one connection receives in one turn of the loop."""
 
 WRITE_TURN_BYTES = 1024 * 1024
-"""About the most of a backlog that one connection sends in one turn: a peer may take it as fast as it is sent."""
+"""About the maximum that one connection sends of its backlog in one turn, since a fast peer could keep the loop
+busy."""
 
 MAX_CHUNKS = 1024
 """Chunks for one system call (IOV_MAX on Linux and the BSDs)."""
 
 LOW_WATER_BYTES = 32 * 1024
-"""From so many missing bytes on, a socket wakes the loop when they are there, and not for each stretch of them."""
+"""When so many bytes are missing, the socket wakes the loop when they have arrived, not for each part."""
 
 ACCEPT_COUNT = 64
 """Most connections that a listener accepts in one turn."""
@@ -246,7 +247,7 @@ class TcpTransport(Transport):
         self._watch: Watch | None = None
         self._backlog: deque[BytesLike] = deque()
         self._low_water_bytes = 0
-        """For how many bytes the socket waits before it is readable; 0: for any."""
+        """The number of bytes at which the socket becomes readable; 0: any."""
         self._is_paused = False
         self._is_ended = False
         network._transports.add(self)
@@ -258,10 +259,9 @@ class TcpTransport(Transport):
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def write(self, data: BytesLike | Sequence[BytesLike]) -> None:
-        """Sends what the socket takes at once, and queues the rest until it is writable. Before the connection is
-        made, or behind a backlog, all of it is queued, so that the order stays; after :meth:`close` it is dropped. The
-        socket's errors do not come out of here: they end the connection. RuntimeError after a fork or when the loop is
-        closed."""
+        """Sends what the socket takes at once, and queues the rest until it is writable. Before the connection is made,
+        or behind a backlog, all of it is queued, so that the order stays; after :meth:`close` it is dropped. Errors of
+        the socket are not raised: they end the connection. RuntimeError after a fork or when the loop is closed."""
         sock = self._sock
         if sock is None or self.pending_bytes or self.is_closing:
             if not self.is_closing:
@@ -333,7 +333,7 @@ class TcpTransport(Transport):
     # -- in ------------------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """The socket is readable: hand over one stretch."""
+        """The socket is readable: read once and call the handler."""
         sock, handler = self._sock, self._handler
         if sock is None or handler is None:
             return
@@ -363,20 +363,20 @@ class TcpTransport(Transport):
             self._wait_for(missing)
 
     def _wait_for(self, missing: int) -> None:
-        """Call the handler only when so many bytes have come, or the connection has ended (SO_RCVLOWAT). A response
+        """Call the handler only when so many bytes have arrived, or the connection has ended (SO_RCVLOWAT). A response
         of 1 MiB is two reads then instead of twelve. Set anew after each read, since less is missing then."""
         sock = self._sock
         if sock is None:
             return
-        wanted = missing if missing >= LOW_WATER_BYTES else 0
-        if wanted == self._low_water_bytes or not HAS_LOW_WATER:
+        low_water_bytes = missing if missing >= LOW_WATER_BYTES else 0
+        if low_water_bytes == self._low_water_bytes or not HAS_LOW_WATER:
             return
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(wanted, 1))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(low_water_bytes, 1))
         except OSError as error:  # unsupported or refused: only speed is lost
             log.debug("%r: %s", self, error)
         else:
-            self._low_water_bytes = wanted
+            self._low_water_bytes = low_water_bytes
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -495,7 +495,7 @@ class TcpListener(Listener):
 
     def _bind(self, host: str, port: int) -> socket.socket:
         if not 0 <= port <= MAX_PORT:  # getaddrinfo() would take the lower 16 bits
-            raise OSError(errno.EINVAL, f"a port is a number from 0 to {MAX_PORT}")
+            raise OSError(errno.EINVAL, f"a port must be a number from 0 to {MAX_PORT}")
         info = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         sock = socket.socket(info[0], socket.SOCK_STREAM)
         try:

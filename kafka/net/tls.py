@@ -55,17 +55,17 @@ log = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 
 READ_BYTES: Final = 256 * 1024
-"""Most that is decrypted for one call of the handler."""
+"""Maximum number of bytes that are decrypted for one call of the handler."""
 
 RECORD_BYTES: Final = 16384
-"""The most plain bytes that one record has."""
+"""Maximum plaintext of one record."""
 
 NO_TLS_ALERT: Final = b"\x15\x03\x03\x00\x02\x02\x50"
-"""What a server says to bytes that are not TLS, as Java's does: fatal, "internal error". A client that speaks plaintext
-by mistake can tell from it what it talks to."""
+"""The server's alert for bytes that are not TLS, as Java's: fatal, "internal error". A client that uses plaintext by
+mistake can detect TLS by it."""
 
 FLUSH_BYTES: Final = 256 * 1024
-"""How much is encrypted before it goes to the transport under it."""
+"""Number of bytes that are encrypted before they are passed to the transport below."""
 
 
 class TlsNetwork:
@@ -89,7 +89,7 @@ class TlsNetwork:
         self.handshake_timeout_s = handshake_timeout_s
         self.network = network
         self._context = context
-        self.read_buffer = memoryview(bytearray(READ_BYTES))  # one for all connections: each empties it at once
+        self.read_buffer = memoryview(bytearray(READ_BYTES))  # shared by all connections: each empties it at once
 
     def for_host(self, server_hostname: str | None) -> TlsNetwork:
         """The same, for connections to another server."""
@@ -135,7 +135,7 @@ class TlsTransport(Transport, TransportHandler):
         self.handler = handler
         self.is_server = is_server
         self.is_open = False
-        """The handshake is over."""
+        """Whether the handshake is complete."""
         self._network = network
         self._loop = network.loop
         self._under: Transport | None = None
@@ -145,11 +145,11 @@ class TlsTransport(Transport, TransportHandler):
         self._outgoing = ssl.MemoryBIO()
         self._ssl: ssl.SSLObject | None = None
         self._early: list[BytesLike] = []
-        """Written before the handshake was over."""
+        """Chunks written before the end of the handshake."""
         self._early_bytes = 0
         self._handshake_timer = DeadlineTimer(network.loop, self._on_handshake_timeout)
         self._error: BaseException | None = None
-        """Why we ended it."""
+        """Why this side ended the connection."""
         self._writable_is_due = False
         self._is_paused = False
         self._is_ended = False
@@ -170,8 +170,8 @@ class TlsTransport(Transport, TransportHandler):
 
     def peer_certificate(self) -> dict[str, Any] | None:
         """What the ``ssl`` module returns for the peer's verified certificate; None when there is none."""
-        found: dict[str, Any] | None = self._ssl.getpeercert() if self._ssl is not None else None
-        return found or None
+        certificate: dict[str, Any] | None = self._ssl.getpeercert() if self._ssl is not None else None
+        return certificate or None
 
     # -- out: the transport of the handler above -----------------------------------------------------------------------
 
@@ -209,7 +209,7 @@ class TlsTransport(Transport, TransportHandler):
         self._flush()
 
     def _flush(self) -> None:
-        """Hand what is encrypted to the transport under us."""
+        """Pass encrypted bytes to the transport below."""
         if self._outgoing.pending and self._under is not None:
             self._under.write(self._outgoing.read())
 
@@ -331,7 +331,7 @@ class TlsTransport(Transport, TransportHandler):
             self.abort(error)
 
     def _deliver(self) -> None:
-        """Give the handler what can be decrypted, for as long as it wants it."""
+        """Decrypt bytes and pass them to the handler, until it pauses."""
         tls = self._ssl
         assert tls is not None
         ending: BaseException | None = None
@@ -363,10 +363,10 @@ class TlsTransport(Transport, TransportHandler):
             self._fail(ending)
 
     def _send_close_notify(self) -> None:
-        """Put close_notify behind what was written."""
+        """Send close_notify after the written bytes."""
         if not self.is_open or self._ssl is None:
             return
-        with contextlib.suppress(OSError, ValueError):  # it wants the peer's close_notify, too: we do not wait for that
+        with contextlib.suppress(OSError, ValueError):  # unwrap() waits for the peer's close_notify; we do not
             self._ssl.unwrap()
         self._flush()
 
@@ -416,7 +416,7 @@ def _in_records(chunks: Sequence[BytesLike]) -> Iterator[BytesLike]:
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE"})
 
 _PASSING: Final = frozenset({"internal error", "user canceled", "user cancelled", "no renegotiation"})
-"""Alerts that say nothing against either side's settings."""
+"""Alerts that do not point to wrong settings."""
 
 
 def tls_error(error: ssl.SSLError, peer: Address | None, *, is_open: bool) -> TlsError:
@@ -446,15 +446,15 @@ def tls_error(error: ssl.SSLError, peer: Address | None, *, is_open: bool) -> Tl
 # -- contexts --------------------------------------------------------------------------------------------------------
 
 NONE, REQUESTED, REQUIRED = "none", "requested", "required"
-"""What a server wants of its clients' certificates (Kafka's ``ssl.client.auth``). Requested: one that is shown has to
-be good, as for Kafka."""
+"""Whether a server requires client certificates (Kafka's ``ssl.client.auth``). Requested: a presented one must be
+valid, as in Kafka."""
 
 _AUTH = {NONE: ssl.CERT_NONE, REQUESTED: ssl.CERT_OPTIONAL, REQUIRED: ssl.CERT_REQUIRED}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TlsSettingError(ValueError):
-    """Certificates or keys that cannot be used: one line that says which and why."""
+    """Unusable certificates or keys: one line says which and why."""
 
 
 class Pem(NamedTuple):
@@ -493,7 +493,7 @@ def server_context(
     _load_certificate(context, identity)
     if client_auth != NONE:
         if trusted is None:
-            raise TlsSettingError("to check clients' certificates, the ones that are trusted have to be given")
+            raise TlsSettingError("checking clients' certificates needs the trusted authorities")
         _load_trusted(context, trusted)
     context.verify_mode = _AUTH[client_auth]
     return context
@@ -527,7 +527,7 @@ def client_context(
         try:
             context.set_ciphers(ciphers)
         except ssl.SSLError:
-            raise TlsSettingError(f"no cipher of {ciphers!r} can be had here") from None
+            raise TlsSettingError(f"none of the ciphers {ciphers!r} is available") from None
     if revoked is not None:
         _load_revoked(context, revoked)
     return context
@@ -537,7 +537,7 @@ def _load_revoked(context: ssl.SSLContext, path: str) -> None:
     try:
         with open(path, encoding="ascii", errors="replace") as file:
             if "-----BEGIN X509 CRL-----" not in file.read():
-                raise ValueError("there is no revocation list in it (PEM is needed)")
+                raise ValueError("it contains no revocation list (expected PEM)")
         context.load_verify_locations(path)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         word = _openssl_reason(error) if isinstance(error, ssl.SSLError) else _os_error_text(error)
@@ -548,7 +548,7 @@ def _load_revoked(context: ssl.SSLContext, path: str) -> None:
 def _limit_versions(context: ssl.SSLContext, versions: tuple[str, ...]) -> None:
     unknown = [version for version in versions if version not in VERSIONS]
     if unknown or not versions:
-        raise TlsSettingError(f"there is no TLS version {', '.join(unknown)}; known are {', '.join(VERSIONS)}")
+        raise TlsSettingError(f"unknown TLS version {', '.join(unknown)}: use {', '.join(VERSIONS)}")
     allowed = sorted(VERSIONS[version] for version in versions)
     context.minimum_version, context.maximum_version = allowed[0], allowed[-1]
 
@@ -574,7 +574,7 @@ def _certificates(text: str) -> str:
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     parts = [part.partition(end)[0] for part in text.split(begin)[1:]]
     if not parts:
-        raise ValueError("there is no certificate in it (PEM is needed)")
+        raise ValueError("it contains no certificate (expected PEM)")
     return "\n".join(f"{begin}{part}{end}" for part in parts)
 
 
@@ -604,10 +604,10 @@ def _load_failure(identity: CertificateWithKey, word: str) -> str:
     if "mismatch" in word:
         return f"the key of {key.name} does not belong to the certificate of {chain.name}"
     if b"BEGIN CERTIFICATE" not in _bytes(chain):
-        return f"there is no certificate in {chain.name} (PEM is needed)"
+        return f"{chain.name} contains no certificate (expected PEM)"
     text = _bytes(key)
     if b"PRIVATE KEY" not in text:
-        return f"there is no private key in {key.name} (PEM is needed)"
+        return f"{key.name} contains no private key (expected PEM)"
     if b"ENCRYPTED" in text:
         return f"the key of {key.name} is encrypted, and " + (
             "no password is given" if identity.password is None else "the password for it is wrong"
@@ -665,7 +665,7 @@ class TlsFiles(NamedTuple):
         return f"TlsFiles(ca={self.ca!r}, chain={self.chain!r}, key={self.key!r})"
 
     def paths(self) -> list[str]:
-        """Those that are given."""
+        """The paths that are set."""
         return [path for path in (self.ca, self.chain, self.key, self.revoked) if path is not None]
 
     def context(self) -> ssl.SSLContext:
@@ -709,7 +709,7 @@ class FileContext:
 def _file_identity(path: str) -> tuple[int, ...]:
     """What identifies a file's content; () for a missing one: reading it raises the error that names its setting."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

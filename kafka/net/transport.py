@@ -62,11 +62,11 @@ DEFAULT_OPTIONS = ConnectionOptions()
 
 
 class PeerClosed(ConnectionError):
-    """The peer ended the connection in good order (what ``recv`` shows as no bytes)."""
+    """The peer closed the connection normally (``recv`` returned no bytes)."""
 
 
 class ConnectFailed(ConnectionError):
-    """No address could be reached; ``errors`` has what happened at each, in the order tried."""
+    """No address could be reached; ``errors`` has the error of each, in order."""
 
     def __init__(self, errors: Sequence[tuple[Address, OSError]]) -> None:
         self.errors = tuple(errors)
@@ -99,13 +99,13 @@ class TlsCutOff(TlsError):
 
 
 class TransportHandler(Protocol):
-    """What comes in. Subclass it to inherit the methods that do nothing.
+    """Receives the events of a connection. Subclasses override the methods that they need.
 
     An error raised by ``connected``, ``data_received`` or ``writable`` ends the connection and is what ``closed`` gets.
     """
 
     def connected(self) -> None:
-        """The connection stands."""
+        """The connection is established."""
 
     def data_received(self, data: bytes) -> None:
         """Some bytes, at least one, cut anywhere."""
@@ -125,41 +125,41 @@ class TransportHandler(Protocol):
         return 0
 
     def writable(self) -> None:
-        """All that was pending has been taken by the operating system; only after ``pending_bytes`` was above 0."""
+        """The operating system has taken all pending bytes; only after ``pending_bytes`` was above 0."""
 
     def closed(self, error: BaseException | None) -> None:
         """The end: None when our side closed it."""
 
 
 class Transport(abc.ABC):
-    """One connection's way out. ``pending_bytes`` is what was written and not yet taken by the operating system: a
-    writer that must not pile up looks at it after :meth:`write` and goes on at the handler's ``writable()``.
+    """The output side of one connection. ``pending_bytes`` were written and are not yet in the operating system: a
+    writer can check it after :meth:`write` and continue at the handler's ``writable()``.
     """
 
     peer: Address | None = None
-    """Known from ``connected()`` on."""
+    """Set from ``connected()`` on."""
     local: Address | None = None
     pending_bytes: int = 0
     is_closing: bool = False
-    """The end has begun: nothing more is read, and what is written is dropped."""
+    """Whether the connection is closing: nothing more is read, and written bytes are dropped."""
 
     @abc.abstractmethod
     def write(self, data: BytesLike | Sequence[BytesLike]) -> None:
-        """Send bytes, or a list of chunks as one stretch. Chunks are kept, not copied: they must not change afterwards
+        """Send bytes, or a list of chunks as one piece. Chunks are kept, not copied: they must not change afterwards
         (memoryviews are of single bytes).
         """
 
     @abc.abstractmethod
     def close(self) -> None:
-        """End it in good order: what is pending goes out first, for as long as the peer takes it. Nothing is read."""
+        """Close the connection after the pending bytes were sent, as long as the peer accepts them. Nothing is read."""
 
     @abc.abstractmethod
     def abort(self, error: BaseException | None = None) -> None:
-        """End it now: what is pending is dropped, the peer sees a reset. ``closed()`` gets ``error``."""
+        """Close the connection now: pending bytes are dropped, the peer gets a reset. ``closed()`` gets ``error``."""
 
     @abc.abstractmethod
     def pause_reading(self) -> None:
-        """Receive nothing until :meth:`resume_reading`; the end of the connection goes unnoticed meanwhile, too."""
+        """Receive nothing until :meth:`resume_reading`; the end of the connection is not noticed meanwhile."""
 
     @abc.abstractmethod
     def resume_reading(self) -> None:
@@ -174,15 +174,15 @@ class Listener(abc.ABC):
 
     @abc.abstractmethod
     def pause(self) -> None:
-        """Accept nothing until :meth:`resume`: who connects waits in the system's queue, and takes no descriptor."""
+        """Accept nothing until :meth:`resume`: new connections wait in the system's queue, without a descriptor."""
 
     @abc.abstractmethod
     def resume(self) -> None:
-        """Accept again, those who waited first."""
+        """Accept again, waiting connections first."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Accept no more; connections that stand go on, those that wait are ended. Any number of times."""
+        """Stop accepting; open connections continue, waiting ones are closed. May be called again."""
 
 
 Accept = Callable[[Transport], TransportHandler]
@@ -190,7 +190,7 @@ Accept = Callable[[Transport], TransportHandler]
 
 
 class Network(Protocol):
-    """Where connections come from."""
+    """Makes connections and listeners."""
 
     loop: Loop
 
@@ -209,9 +209,9 @@ class Network(Protocol):
     def listen(
         self, host: str, port: int, accept: Accept, options: ConnectionOptions = DEFAULT_OPTIONS
     ) -> Listener:
-        """Accept connections at ``host``:``port`` (0: a free one). OSError when the address cannot be had."""
+        """Accept connections at ``host``:``port`` (0: a free one). OSError when the address is not available."""
         ...
 
     def close(self) -> None:
-        """End all listeners and connections of this network at once."""
+        """Close all listeners and connections of this network at once."""
         ...

@@ -1,5 +1,5 @@
-"""KafkaShareConsumer: what users call. Arguments and blocking; the work is done on the loop (``driver.py``), and what
-threads hand one another is in ``fetch_buffer.py``.
+"""KafkaShareConsumer: what users call. It checks arguments and blocks; ``driver.py`` does the work on the loop, and
+``fetch_buffer.py`` passes records and acknowledgements between the threads.
 
 Two ways to use it::
 
@@ -65,8 +65,8 @@ def _acknowledge_type(type: AcknowledgeType) -> AcknowledgeType:
 log = logging.getLogger(__name__)
 
 FETCH_WAIT_MS: Final = (10, 500)
-"""Bounds of a long poll. A record that another member releases wakes none, so it is found that much later; and without
-any wait an idle consumer would ask without a pause.
+"""Limits of a long poll. A record that another member releases does not complete it, so that record is found so much
+later; without a wait an idle consumer would fetch without pause.
 """
 
 
@@ -74,9 +74,9 @@ class KafkaShareConsumer(HasTelemetry):
     """A member of a share group (KIP-932): Apache Kafka 4.2 and later, and the embedded broker.
 
     Each record is handed to one member of the group at a time, under a lock, and counts as done when it is
-    acknowledged: ACCEPT (done), RELEASE (not begun: hand it to another), REJECT (never hand it out again), RENEW (still
-    at it: a new lock). Records may be acknowledged in any order. What is not acknowledged in time is handed out again,
-    until the group's ``share.delivery.count.limit``; after that the broker drops it silently.
+    acknowledged: ACCEPT (processed), RELEASE (not processed: deliver it again), REJECT (never deliver it again), RENEW
+    (extend the lock). Records may be acknowledged in any order. A record that is not acknowledged in time is delivered
+    again, until the group's ``share.delivery.count.limit``; after that the broker archives it silently.
 
     A new group starts at the *end* of its topics unless its setting ``share.auto.offset.reset`` says ``earliest``
     before its first member joins (``KafkaAdminClient.alter_configs``).
@@ -84,14 +84,14 @@ class KafkaShareConsumer(HasTelemetry):
     Without ``loop`` it has a loop of its own in an I/O thread, and its methods may be called from any thread. With
     ``loop`` or ``client`` it lives there beside others and is used on that loop's thread: no call blocks, and
     ``on_records``, ``on_acknowledged``, ``on_lost`` and ``on_error`` are called there; what they raise is logged.
-    Deserializers belong to :meth:`poll` and are refused. ``look_every_s`` above 0: brokers are asked so often (seconds)
-    and answer at once, instead of waiting for records. A poll that waits outlives its member: Apache Kafka sees the end
-    of a connection when it has answered what came over it, and until then hands records to a process that is gone. They
-    come back in a moment, with one more delivery counted. :meth:`look` asks at once.
+    Deserializers belong to :meth:`poll` and are refused. ``look_every_s`` above 0: the consumer fetches so often
+    (seconds), and brokers respond at once instead of waiting for records. Apache Kafka notices a closed connection only
+    after it has responded to the waiting fetch, and until then delivers records to a dead process; these are delivered
+    again with one more delivery counted. :meth:`look` fetches at once.
 
     ``acknowledgement_commit_callback``: see :meth:`set_acknowledgement_commit_callback`.
 
-    Errors of construction: KafkaConfigurationError for a setting that is unknown or cannot be, or without ``group_id``.
+    Errors of construction: KafkaConfigurationError for an unknown or invalid setting, or without ``group_id``.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class KafkaShareConsumer(HasTelemetry):
         settings = resolve("share", configs)
         if settings["group_id"] is None:
             raise KafkaConfigurationError("group_id: a share consumer needs the name of its group")
-        validation.topic_names(topics)  # before there is a thread to end
+        validation.topic_names(topics)  # before a thread is started
         self._has_thread = loop is None and client is None
         self._buffer = ShareFetchBuffer()
         deserializers = Deserializers(settings["key_deserializer"], settings["value_deserializer"], self._buffer)
@@ -167,24 +167,24 @@ class KafkaShareConsumer(HasTelemetry):
     # -- subscription --------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics from now on, instead of what was subscribed before. TypeError for what is no text,
-        IllegalArgumentError for a name that no topic can have."""
+        """Read these topics instead of the former subscription. TypeError for a name that is not a text,
+        IllegalArgumentError for an invalid one."""
         names = validation.topic_names(topics)
         if not names:
-            raise IllegalArgumentError("subscribe() wants at least one topic; to stop reading, call unsubscribe()")
+            raise IllegalArgumentError("subscribe() needs at least one topic; call unsubscribe() to stop reading")
         self._check_open()
         self._topics = names
         self._buffer.forget_error()
         self._on_loop(self._driver.subscribe, names)
 
     def unsubscribe(self) -> None:
-        """Read nothing until the next :meth:`subscribe`; what is held can still be acknowledged."""
+        """Read nothing until the next :meth:`subscribe`; held records can still be acknowledged."""
         self._check_open()
         self._topics = []
         self._on_loop(self._driver.subscribe, [])
 
     def subscription(self) -> set[str]:
-        """The topics that are read."""
+        """The subscribed topics."""
         return set(self._topics)
 
     # -- records -------------------------------------------------------------------------------------------------------
@@ -192,13 +192,13 @@ class KafkaShareConsumer(HasTelemetry):
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> dict[TopicPartition, list[ShareRecord]]:
         """Records by partition, as soon as there are some, or {} after ``timeout_ms``.
 
-        At most ``max_records`` (default: ``max_poll_records``) are returned; of what came, the rest is returned next
-        time. In implicit mode the records of the last call that were not acknowledged are accepted first.
+        At most ``max_records`` (default: ``max_poll_records``) are returned; further ones are returned next time. In
+        implicit mode the records of the last call that were not acknowledged are accepted first.
 
-        Raises the error that ended the membership (KafkaError), what stands in the way of some records (no rights, a
-        codec that is not installed, damage) once each time it happens, IllegalStateError when closed or on the loop's
-        own thread. What a deserializer raises comes through; its record is released and comes again, here or elsewhere,
-        until the group's limit. Records before it are returned first, records behind it next time.
+        Raises the error that ended the membership (KafkaError), errors of some records (no rights, a missing codec,
+        corrupt data) once each time, IllegalStateError when closed or on the loop's own thread. Exceptions of a
+        deserializer are raised; its record is released and delivered again, to this or another member, until the
+        group's limit. Records before it are returned first, records after it next time.
         """
         count = min(validation.max_records(max_records, self._max_poll_records), self._max_poll_records)
         timeout_s = validation.timeout_s(timeout_ms, 0.0)
@@ -231,34 +231,32 @@ class KafkaShareConsumer(HasTelemetry):
         raise StopIteration
 
     def request_records(self, count: int, exactly: bool = False) -> None:
-        """On a loop: want ``count`` more records, instead of what was wanted before; 0: none.
-
-        They come through ``on_records``. ``exactly``: never more (record-limit mode, KIP-1206); else producers' batches
-        come whole, and may bring some more.
+        """On a loop: request ``count`` more records, replacing the former request; 0: none. ``on_records`` gets them.
+        ``exactly``: never more (record-limit mode, KIP-1206); else whole batches come, which may have more.
         """
         self._check_open()
         self._driver.request_records(count, exactly)
 
     def look(self) -> None:
-        """On a loop, with ``look_every_s``: ask now for what :meth:`request_records` wants."""
+        """On a loop, with ``look_every_s``: fetch now, if records are requested."""
         self._check_open()
         self._driver.look()
 
     def quiet_async(self) -> Future[None]:
-        """On a loop: want nothing more; done when no request is out that may bring records. What comes until then comes
-        through ``on_records``; after :meth:`close_async` it would be given back with one more delivery counted.
+        """On a loop: request no more records. The future is done when no fetch is in flight; until then ``on_records``
+        gets records, which :meth:`close_async` would give back with one more delivery counted.
         """
         self._check_open()
         return self._driver.quiet()
 
     def wakeup(self) -> None:
-        """Let a :meth:`poll` that waits, or the next one, return at once. From any thread."""
+        """Make a waiting :meth:`poll`, or the next one, return at once. From any thread."""
         self._buffer.wake()
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     def metrics(self, raw: bool = False) -> dict[Any, Any]:
-        """What was measured, as ``{group: {name: number}}`` with the names of Java's share consumer; ``raw``: the
+        """The metrics, as ``{group: {name: number}}`` with the names of Java's share consumer; ``raw``: the
         metrics themselves, as ``{MetricName: KafkaMetric}``. Empty with ``metrics_enabled=False``. See
         ``kafka/share/metrics.py``."""
         if self._metrics is None:
@@ -272,8 +270,8 @@ class KafkaShareConsumer(HasTelemetry):
 
     @property
     def answered_at(self) -> float | None:
-        """When a heartbeat or a fetch was last answered without an error, by the loop's clock (monotonic seconds); None
-        when none was yet. Older than two of :attr:`heartbeat_interval_s`: the brokers are silent."""
+        """The time of the last successful heartbeat or fetch, by the loop's clock (monotonic seconds); None before the
+        first. When it is older than two of :attr:`heartbeat_interval_s`, no broker responds."""
         return self._driver.answered_at
 
     @property
@@ -288,16 +286,15 @@ class KafkaShareConsumer(HasTelemetry):
 
     @property
     def has_joined(self) -> bool:
-        """Whether the group has answered a heartbeat of this member."""
+        """Whether a heartbeat of this member has succeeded."""
         return self._driver.state is ShareMemberState.STABLE
 
     def close(self, timeout_ms: float = CLOSE_TIMEOUT_S * 1000) -> None:
-        """Send the last acknowledgements (in implicit mode: of all that was polled), give back what is held, leave.
-
-        Any number of times. On a loop's own thread: :meth:`close_async`.
+        """Send the last acknowledgements (in implicit mode: of all polled records), give back held records, leave the
+        group. May be called again. On a loop's own thread use :meth:`close_async`.
         """
         timeout_s = validation.timeout_s(timeout_ms, CLOSE_TIMEOUT_S)
-        if not self._host.loop.is_usable:  # closed, or the parent's
+        if not self._host.loop.is_usable:  # closed, or a fork of the parent
             self._buffer.mark_closed()
             self._host.close()
             return
@@ -320,7 +317,7 @@ class KafkaShareConsumer(HasTelemetry):
         self._polling.call_back()
 
     def close_async(self, timeout_s: float = CLOSE_TIMEOUT_S) -> Future[None]:
-        """The same without waiting; the future is done when the group is left."""
+        """The same without waiting; the future is done when the member has left the group."""
         self._buffer.close()
         close = self._driver.close
         done = self._polling.submit(close, timeout_s) if self._has_thread else close(timeout_s)
@@ -342,15 +339,15 @@ class KafkaShareConsumer(HasTelemetry):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._buffer.forget_polled()  # an error left the block: what it did not finish is given back
+            self._buffer.forget_polled()  # an exception left the block: unfinished records are given back
         self.close()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
-        """At most ``count`` records; when there is none, ``wanted`` are asked for."""
+    def _take(self, count: int, demand: int, timeout_s: float) -> list[ShareRecord]:
+        """At most ``count`` records; when there are none, ``demand`` records are requested."""
         self._check_may_take()
-        return self._polling.take(count, wanted, timeout_s)
+        return self._polling.take(count, demand, timeout_s)
 
     def _check_may_take(self) -> None:
         self._check_open()
@@ -376,10 +373,10 @@ class KafkaShareConsumer(HasTelemetry):
     # ------------------------------------------------------------------------------------------------
 
     def acknowledge(self, record: ShareRecord, type: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what became of a record. Sent soon, together with others; :meth:`commit` waits for it.
+        """Acknowledge a record. Acknowledgements are sent together soon; :meth:`commit` waits for them.
 
-        IllegalStateError when the record was acknowledged before or its lock is gone, and in implicit mode, where the
-        next poll accepts it; IllegalArgumentError for a type that is none.
+        IllegalStateError when the record was acknowledged before or its lock is lost, and in implicit mode, where the
+        next poll accepts it; IllegalArgumentError for an invalid type.
         """
         kind = _acknowledge_type(type)
         self._check_open()
@@ -393,8 +390,8 @@ class KafkaShareConsumer(HasTelemetry):
     def acknowledge_all(
         self, records: Sequence[ShareRecord], type: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> list[ShareRecord]:
-        """:meth:`acknowledge` for many at once, at a fraction of its cost; returns those of which nothing can be said,
-        since they were acknowledged before or their locks are gone. Errors as there for everything else.
+        """:meth:`acknowledge` for many at once, at a fraction of its cost; returns the records that were acknowledged
+        before or whose locks are lost. Other errors are as there.
         """
         kind = _acknowledge_type(type)
         self._check_open()
@@ -408,8 +405,7 @@ class KafkaShareConsumer(HasTelemetry):
     def acknowledge_offset(
         self, topic: str, partition: int, offset: int, type: AcknowledgeType = AcknowledgeType.ACCEPT
     ) -> None:
-        """:meth:`acknowledge` for a record of which only the place is known. IllegalStateError when none is held
-        there."""
+        """:meth:`acknowledge` for a record by its offset. IllegalStateError when it is not held."""
         self._check_open()
         find = self._driver.find
         record = self._host.call(find, topic, partition, offset) if self._has_thread else find(topic, partition, offset)
@@ -418,22 +414,22 @@ class KafkaShareConsumer(HasTelemetry):
         self.acknowledge(record, type)
 
     def set_acknowledgement_commit_callback(self, callback: CommitCallback | None) -> None:
-        """Call ``callback(offsets, exception)`` when acknowledgements have been answered, instead of the former one.
+        """Call ``callback(offsets, exception)`` when acknowledgements have got a response, instead of the former
+        callback.
 
         ``offsets``: ``{partition: {offset, ...}}`` of one partition; ``exception``: None, or the KafkaError that
-        refused them (they are handed out again). Called in the thread that polls, commits or closes, within that call,
-        which raises what it raises; on a loop, there, and what it raises is logged. Source: KIP-932, Java's
-        ``setAcknowledgementCommitCallback``.
+        refused them (the records are delivered again). Called in the thread that polls, commits or closes, within that
+        call, which raises its exceptions; on a loop it is called there, and its exceptions are logged. Source: KIP-932,
+        Java's ``setAcknowledgementCommitCallback``.
         """
         if callback is not None and not callable(callback):
-            raise TypeError(f"callback: {callback!r} cannot be called")
+            raise TypeError(f"callback: {callback!r} is not callable")
         self._events.set_commit_callback(callback)
 
     def renew(self, records: Sequence[ShareRecord]) -> Future[None]:
-        """Start the locks of these anew (KIP-1222); the future is done when the broker has answered.
-
-        Those that it refused are lost: ``record.lost``, and ``on_acknowledged`` has the error. What was lost before is
-        passed over.
+        """Renew the locks of these records (KIP-1222); the future is done when the broker has responded. Records that
+        it refused are lost: ``record.lost``, and ``on_acknowledged`` has the error. Records that were lost before are
+        ignored.
         """
         if self._has_thread:
             self._check_explicit()
@@ -443,11 +439,11 @@ class KafkaShareConsumer(HasTelemetry):
         return self.commit_async()
 
     def commit(self, timeout_ms: float | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send what was acknowledged (in implicit mode: all that was polled), and wait for the answers.
+        """Send acknowledgements (in implicit mode: of all polled records), and wait for the responses.
 
         Returns the outcome of each partition since the last call: None, or the error of a record whose acknowledgement
-        was refused (it will be handed out again): InvalidRecordStateError where the lock had ended before.
-        KafkaTimeoutError when ``timeout_ms`` passes first.
+        was refused (it will be delivered again): InvalidRecordStateError if the lock had expired. KafkaTimeoutError
+        when ``timeout_ms`` passes first.
         """
         timeout_s = None if timeout_ms is None else validation.timeout_s(timeout_ms, 0.0)
         self._check_open()
@@ -459,8 +455,8 @@ class KafkaShareConsumer(HasTelemetry):
     commit_sync = commit
 
     def commit_async(self) -> Future[None]:
-        """Send what was acknowledged (in implicit mode: all that was polled); the future is done when all of it has
-        been answered."""
+        """Send acknowledgements (in implicit mode: of all polled records); the future is done when all have got
+        responses."""
         self._check_open()
         if not self._has_thread:
             return self._driver.flush()
@@ -477,7 +473,7 @@ class KafkaShareConsumer(HasTelemetry):
 
     def _check_ours(self, record: ShareRecord) -> None:
         if not isinstance(record.owner, AcquiredRecords) or record.owner.session.member_id != self._driver.member_id:
-            raise IllegalStateError(f"{record!r} was handed out by another consumer")
+            raise IllegalStateError(f"{record!r} was returned by another consumer")
 
     def _check_explicit(self) -> None:
         if self._polling.is_implicit:

@@ -6,19 +6,19 @@ partitions, the partition of a killed member stood still for 44.8 s (the session
 other kept to its assignment, and not at all when it fetched both. Heartbeats are still needed: they make the group's
 state.
 
-Demand is what the owner wants beyond what it has: a count that goes down with what comes, until it is said anew. It is
-split over the leaders, and all of them are asked at once. Each brings its part at most, but for whole batches, and may
-be asked again while others still look for theirs: so more may come than was wanted, by less than that again. With
-``exactly`` (record-limit mode) never, but for what comes from a leader after others were asked in its stead: what one
-is asked for is withheld from the others until its answer is overdue (``leader_sessions.py``), for one that is silent
-would keep it for as long as a request may take. When there is not enough for all, those go first that have waited
-longest, and do not wait for long: leaders that have records are asked in turn, and those that failed after the others.
+The demand is the number of records that the owner requests beyond those it has; it falls with each record that arrives,
+until it is set again. The driver divides it among the leaders and fetches from all of them at once. A leader returns at
+most its part, except for whole batches, and may be asked again while others have not responded: so less than twice the
+demand may arrive. With ``exactly`` (record-limit mode) never more than the demand arrives, except from a leader whose
+response is overdue (``leader_sessions.py``): its part is then requested from others, because a silent leader would
+otherwise block it for a whole request time-out. When the demand is too small for all leaders, those that have waited
+longest go first, with short fetches: leaders take turns, and failed ones come after the others.
 
-Who polls wants *some* records, up to a count: with the first of them that demand is over. A rest of it would be looked
-for at once, where nothing more can come before these are acknowledged: the broker hands out 2,000 offsets of a
-partition (``share.partition.max.record.locks``), or one batch that is larger, and a fetch that waits is in the way of
-the acknowledgements. Measured: 18,000 records of 100 bytes a second with that rest, whose fetch waited for 100 ms each,
-and 460,000 without. The limit is a span of offsets and not a count, so one slow job at the front stops its partition.
+A poll requests *some* records, up to a count: the first records end its demand. Fetching the rest at once would bring
+nothing before these are acknowledged, because the broker locks at most 2,000 offsets of a partition
+(``share.partition.max.record.locks``), or one larger batch, and a waiting fetch delays the acknowledgements. Measured:
+18,000 records of 100 bytes a second with that rest, whose fetch waited for 100 ms each, and 460,000 without. The limit
+is a span of offsets and not a count, so one slow job at the front stops its partition.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ from kafka.structs import TopicPartition
 log = logging.getLogger(__name__)
 
 LEADER_SEARCH_S: Final = 1.0
-"""Between looks at the metadata while something is missing in it: a topic of the subscription, a partition that is
-assigned, a leader."""
+"""Interval of metadata refreshes while a subscribed topic, an assigned partition or a leader is missing."""
 
 
 class PartitionLeaders:
@@ -82,7 +81,7 @@ class PartitionLeaders:
         client.cluster.add_listener(self._changed)
 
     def look(self) -> None:
-        """Read the metadata again and again until everything that is subscribed to, and assigned, is in it."""
+        """Refresh the metadata until it has all subscribed topics and assigned partitions."""
         self.stop_looking()
         if self._is_anything_missing():
             self.refresh()
@@ -96,7 +95,7 @@ class PartitionLeaders:
             self._failed(error)
 
     def stop_looking(self) -> None:
-        """What is missing is wanted no more."""
+        """Stop looking for missing topics."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -112,7 +111,7 @@ class PartitionLeaders:
         cluster = self._client.cluster
         assigned = set(self.assignment)
         topics: dict[UUID, str] = {}
-        found: dict[int, list[TopicIdPartition]] = {}
+        partitions_by_node: dict[int, list[TopicIdPartition]] = {}
         for topic in self.topics:
             topic_id = cluster.topic_id(topic)
             if topic_id is None:
@@ -121,13 +120,13 @@ class PartitionLeaders:
             for number in sorted(cluster.partitions_for_topic(topic) or ()):
                 leader = cluster.leader_for_partition(TopicPartition(topic, number))
                 if leader is not None and leader >= 0:
-                    found.setdefault(leader, []).append(TopicIdPartition(topic_id, number))
-        for partitions in found.values():
+                    partitions_by_node.setdefault(leader, []).append(TopicIdPartition(topic_id, number))
+        for partitions in partitions_by_node.values():
             partitions.sort(key=lambda each: each not in assigned)
-        return found, topics
+        return partitions_by_node, topics
 
     def has_moved(self, partition: TopicIdPartition, node_id: int) -> bool:
-        """The cluster says that the node leads this partition no more. What it does not know it does not say."""
+        """Whether the metadata has another leader of the partition; False for an unknown one."""
         cluster = self._client.cluster
         topic = cluster.topic_name_for_id(partition.topic_id)
         if topic is None:
@@ -180,7 +179,7 @@ class PartitionLeaders:
 
 
 class ShareHeartbeats:
-    """On the loop's thread. ``on_outcome`` is called for each answer, and :meth:`beat` is to be called again by it.
+    """On the loop's thread. ``on_outcome`` is called for each response, and must call :meth:`beat` again.
     """
 
     def __init__(
@@ -212,7 +211,7 @@ class ShareHeartbeats:
         future.add_errback(self._failed)
 
     def stop(self) -> None:
-        """Wait for nothing; what is under way is still answered."""
+        """Stop waiting; the request in flight still gets its response."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -232,32 +231,32 @@ class ShareHeartbeats:
 
 
 CLOSE_TIMEOUT_S: Final = 5.0
-"""How long closing waits for brokers that do not answer."""
+"""How long closing waits for brokers that do not respond."""
 TURN_WAIT_MS: Final = 50
-"""Longest long poll while the demand is too small for all leaders."""
+"""Maximum wait of a fetch while the demand is too small for all leaders."""
 
 
 class ShareEvents(Protocol):
     """The driver's callbacks to its owner, on the loop's thread."""
 
     def on_records(self, records: list[ShareRecord]) -> None:
-        """Records that this member holds now."""
+        """Newly acquired records."""
 
     def on_acknowledged(self, answered: list[AcknowledgementResult]) -> None:
-        """What became of acknowledgements."""
+        """Outcomes of acknowledgements."""
 
     def on_lost(self, records: list[ShareRecord], error: KafkaError | None) -> None:
-        """Held records whose locks are gone: with the connection, the session, or (error None) the time."""
+        """Held records whose locks are lost: with the connection, with the session, or (error None) expired."""
 
     def on_trouble(self, error: KafkaError) -> None:
-        """Some records cannot be read, which the user should know: no rights, damaged, an unknown codec."""
+        """Some records cannot be read: no rights, corrupt, a missing codec."""
 
     def on_error(self, error: KafkaError) -> None:
-        """The group cannot be joined, or not any more. Nothing comes after this but for another subscription."""
+        """The membership has failed for good; no events follow until another subscription."""
 
 
 class ShareConsumerDriver:
-    """See the module. All methods on the loop's thread."""
+    """One member of a share group; see the module. All methods run on the loop's thread."""
 
     def __init__(
         self,
@@ -302,10 +301,8 @@ class ShareConsumerDriver:
         self._heartbeats.beat()
 
     def request_records(self, count: int, exactly: bool = False, until_some: bool = False) -> None:
-        """Want ``count`` more records from now on, instead of what was wanted before; 0: none.
-
-        ``exactly``: never more (record-limit mode); else producers' batches come whole, and may bring some more.
-        ``until_some``: no more are wanted as soon as there are some.
+        """Request ``count`` more records, replacing the former demand; 0: none. ``exactly``: never more (record-limit
+        mode); else whole batches come, which may have more. ``until_some``: the first records end the demand.
         """
         grew = count > self._demand.records or exactly != self._demand.exactly
         self._demand = FetchDemand(count, exactly)
@@ -314,26 +311,25 @@ class ShareConsumerDriver:
             self._pump_all()
 
     def look(self) -> None:
-        """With ``look_every_s``: fetch what is wanted now, not when it is time."""
+        """With ``look_every_s``: fetch now, not at the next interval."""
         for leader in self._sessions.values():
             leader.look()
 
     @property
     def demand(self) -> int:
-        """Records that are still wanted."""
+        """The number of records that are still requested."""
         return self._demand.records
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType) -> None:
-        """Say ``kind`` of a held record. What is said in one turn of the loop goes out together.
-
-        IllegalStateError when it is not held (any more). The answer comes through ``on_acknowledged``.
+        """Acknowledge a held record with ``kind``. Acknowledgements of one turn of the loop are sent together.
+        IllegalStateError when the record is not held. ``on_acknowledged`` gets the outcome.
         """
         self._leader_of(record).session.acknowledge(record, kind)
 
     def acknowledge_all(
         self, records: Sequence[ShareRecord], kind: AcknowledgeType
     ) -> list[tuple[list[ShareRecord], IllegalStateError]]:
-        """:meth:`acknowledge` for many, as if each had been said by itself; those that are not held (any more)."""
+        """:meth:`acknowledge` for many records; returns those that are not held."""
         refused: list[tuple[list[ShareRecord], IllegalStateError]] = []
         for run in consecutive_runs(records):
             try:
@@ -347,10 +343,10 @@ class ShareConsumerDriver:
         return refused
 
     def _leader_of(self, record: ShareRecord) -> LeaderSession:
-        """The leader that has to send what is said of the record; it will."""
+        """The session of the leader that sends acknowledgements of the record; it is scheduled."""
         holding = record.owner
         if not isinstance(holding, AcquiredRecords):
-            raise IllegalStateError(f"{record!r} was not handed out by a share session")
+            raise IllegalStateError(f"{record!r} does not belong to a share session")
         for leader in self._sessions.values():
             if leader.session is holding.session:
                 leader.pump_soon()
@@ -359,19 +355,19 @@ class ShareConsumerDriver:
         raise IllegalStateError(f"{record!r} cannot be acknowledged: {why}")
 
     def find(self, topic: str, partition: int, offset: int) -> ShareRecord | None:
-        """The record that is held there."""
+        """The held record of this offset."""
         topic_id = self._client.cluster.topic_id(topic)
         if topic_id is None:
             return None
-        found = (leader.session.held(topic_id, partition, offset) for leader in self._sessions.values())
-        return next((record for record in found if record is not None), None)
+        matches = (leader.session.held(topic_id, partition, offset) for leader in self._sessions.values())
+        return next((record for record in matches if record is not None), None)
 
     def flush(self) -> Future[None]:
-        """Send what was acknowledged; done when all of it has been answered."""
+        """Send acknowledgements; done when all have got responses."""
         return _when_all([leader.flush() for leader in self._sessions.values()])
 
     def quiet(self) -> Future[None]:
-        """Want nothing more; done when no request is out that may bring records."""
+        """Request no more records; done when no fetch is in flight."""
         self._demand = FetchDemand(0, self._demand.exactly)
         return _when_all([leader.quiet() for leader in self._sessions.values()])
 
@@ -387,7 +383,7 @@ class ShareConsumerDriver:
 
     @property
     def answered_at(self) -> float | None:
-        """When the group or a leader last answered well, as far as is known without counting answers; None: never."""
+        """The time of the last known successful response of the group or a leader; None: never."""
         instants = [self._membership.answered_at, *(leader.answered_at for leader in list(self._sessions.values()))]
         return max((instant for instant in instants if instant is not None), default=None)
 
@@ -398,11 +394,11 @@ class ShareConsumerDriver:
 
     @property
     def state(self) -> ShareMemberState:
-        """Where the member stands in its group."""
+        """The state of the membership."""
         return self._membership.state
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> Future[None]:
-        """Say the last acknowledgements, give back what is held, leave the group. Any number of times."""
+        """Send the last acknowledgements, give back held records, leave the group. May be called again."""
         if self._closing is None:
             done = self._closing = Future()
             self._demand = FetchDemand(0)
@@ -416,26 +412,27 @@ class ShareConsumerDriver:
     # -- links ---------------------------------------------------------------------------------------------------------
 
     def demand_for(self, leader: LeaderSession) -> FetchDemand:
-        """The leader's part of what is wanted; with ``exactly``, of what no leader has been asked for yet."""
-        wanted, exactly, _ = self._demand
+        """The leader's part of the demand; with ``exactly``, of the demand that is not requested from any leader
+        yet."""
+        demand, exactly, _ = self._demand
         now = self._client.loop.time()
-        if self._closing is not None or not wanted or not leader.session.is_wanted or not leader.looks(now):
+        if self._closing is not None or not demand or not leader.session.is_wanted or not leader.looks(now):
             return FetchDemand(0, exactly)
         fetching = sum(each.session.is_wanted for each in self._sessions.values())
-        part = -(-wanted // max(1, fetching))
+        part = -(-demand // max(1, fetching))
         if exactly:
-            free = wanted - sum(each.asked for each in self._sessions.values() if each.session.is_wanted)
+            free = demand - sum(each.asked for each in self._sessions.values() if each.session.is_wanted)
             for each in sorted(self._sessions.values(), key=lambda one: one.turn):
                 if each is leader or free <= 0:
                     break
                 if each.can_fetch(now):
                     free -= part
             part = min(part, max(free, 0))
-        return FetchDemand(part, exactly, TURN_WAIT_MS if exactly and wanted < fetching else None)
+        return FetchDemand(part, exactly, TURN_WAIT_MS if exactly and demand < fetching else None)
 
     def on_outcome(self, leader: LeaderSession, outcome: ShareResponseOutcome) -> None:
-        """Called by links."""
-        self._tell(leader, outcome)  # first: a record that is lost may be among those that came anew
+        """Called by leader sessions."""
+        self._report_outcome(leader, outcome)  # first: a lost record may be among the newly acquired ones
         if outcome.records:
             left = 0 if self._until_some else max(0, self._demand.records - len(outcome.records))
             self._demand = self._demand._replace(records=left)
@@ -465,18 +462,20 @@ class ShareConsumerDriver:
         if not leader.session.is_wanted:
             self._retire(leader)
         if self._demand.exactly and self._demand.records:
-            self._pump_all()  # what this leader was asked for and did not bring is free for the others
+            self._pump_all()  # the unfilled part of this leader's demand is free for the others
 
     def _partition_failed(self, partition: TopicIdPartition, error: KafkaError) -> None:
         topic = self._client.cluster.topic_name_for_id(partition.topic_id) or partition.topic_id
         text = f"{self.group_id}: {topic}:{partition.partition}: {error}"
-        is_told = SHARE_PARTITION_ERRORS.action_for(error).told
-        log.log(logging.ERROR if is_told else logging.INFO, "%s", text)
-        if is_told:
+        is_reported = SHARE_PARTITION_ERRORS.action_for(error).told
+        log.log(logging.ERROR if is_reported else logging.INFO, "%s", text)
+        if is_reported:
             self._events.on_trouble(error)
 
-    def _tell(self, leader: LeaderSession, outcome: ShareResponseOutcome, why: KafkaError | None = None) -> None:
-        """What became of acknowledgements, and which locks are gone."""
+    def _report_outcome(
+        self, leader: LeaderSession, outcome: ShareResponseOutcome, why: KafkaError | None = None
+    ) -> None:
+        """Report outcomes of acknowledgements, and lost locks."""
         if outcome.answered:
             self._events.on_acknowledged(outcome.answered)
         lost = [record for record in outcome.lost if record not in self._withheld]
@@ -502,7 +501,7 @@ class ShareConsumerDriver:
             self._leaders.look()
 
     def _assign_leaders(self) -> None:
-        """Give each leader's leader its partitions; make sessions for new leaders, and let go of those without."""
+        """Assign each leader its partitions; open sessions with new leaders, close those without partitions."""
         if not self._has_joined or self._closing is not None or self._membership.state is ShareMemberState.FATAL:
             return
         by_leader, topics = self._leaders.by_node()
@@ -521,13 +520,13 @@ class ShareConsumerDriver:
             moved = [each for each in leader.session.in_use if self._leaders.has_moved(each, node_id)]
             if moved:
                 why = NotLeaderForPartitionError(f"node {node_id} leads it no more")
-                self._tell(leader, leader.session.lose(moved, why), why)
+                self._report_outcome(leader, leader.session.lose(moved, why), why)
             leader.pump_soon()
             if not leader.session.is_wanted:
                 self._retire(leader)
 
     def _retire(self, leader: LeaderSession) -> None:
-        """Nothing is fetched from this leader any more: let it go once nothing of it is held."""
+        """Fetch no more from this leader, and close its session once none of its records is held."""
         if not (leader.session.in_use or leader.session.in_flight) and self._sessions.get(leader.node_id) is leader:
             del self._sessions[leader.node_id]
             leader.abandon()
@@ -564,7 +563,7 @@ class ShareConsumerDriver:
             self._heartbeats.beat()
 
     def _give_up(self, error: KafkaError) -> None:
-        """Nothing can be had from this group: say why, and let everything go."""
+        """The membership has failed: report the error and close all sessions."""
         if self._closing is not None:
             return
         error = _error_with_hint(error, self.group_id)
@@ -573,7 +572,7 @@ class ShareConsumerDriver:
         self._heartbeats.stop()
         self._leaders.stop_looking()
         for leader in list(self._sessions.values()):
-            self._tell(leader, leader.session.lose(leader.session.in_use, error), error)
+            self._report_outcome(leader, leader.session.lose(leader.session.in_use, error), error)
             leader.abandon()
         self._sessions = {}
         self._events.on_error(error)
@@ -610,15 +609,16 @@ _HINTS: Final[Mapping[type[KafkaError], str]] = {
 
 
 def _error_with_hint(error: KafkaError, group_id: str) -> KafkaError:
+    """The error with the missing requirement in its text."""
     why = _HINTS.get(type(error))
     if why is None:
         return error
-    said = str(error.args[0]) if error.args else ""
-    return type(error)(f"group {group_id}: {why}" + (f" ({said})" if said else ""))
+    text = str(error.args[0]) if error.args else ""
+    return type(error)(f"group {group_id}: {why}" + (f" ({text})" if text else ""))
 
 
 def _when_all(futures: Sequence[Future[None]]) -> Future[None]:
-    """Done when all are."""
+    """A future that is done when all are."""
     done: Future[None] = Future()
     left = [len(futures)]
 
@@ -634,8 +634,8 @@ def _when_all(futures: Sequence[Future[None]]) -> Future[None]:
     return done
 
 
-def _level(is_told: bool, failures: int) -> int:
-    """Log level of an error that is reported to the user, or tried again; ``failures`` in a row are one line."""
-    if is_told:
+def _level(is_reported: bool, failures: int) -> int:
+    """Log level of an error that is reported or retried; ``failures`` in a row are one line."""
+    if is_reported:
         return logging.ERROR
     return logging.INFO if failures <= 1 else logging.DEBUG

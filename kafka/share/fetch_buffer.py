@@ -1,11 +1,11 @@
-"""What the loop's thread and the users' threads of one share consumer hand one another.
+"""Records, acknowledgements and their outcomes between the loop's thread and the users' threads of one share consumer.
 
-    loop's thread    put(), lose(), fail() ------> records to be polled, errors ------> take()           users' threads
-                     heard() --------------------> outcomes --------------------------> take_outcomes(), take_answered()
-                     take_said() <---------------- acknowledgements <------------------ say(), accept_polled()
+    loop's thread    put(), lose(), fail() ---> records, errors --> take()                              users' threads
+                     add_outcomes() ----------> outcomes ---------> take_outcomes(), take_answered()
+                     take_acknowledgements() <- acknowledgements <- acknowledge_later(), accept_polled()
 
-One lock guards it all; no code of users runs under it. It knows neither brokers nor loops: the result of a method says
-whether the loop has to be notified.
+One lock guards everything; no user code runs under it. The buffer knows neither brokers nor loops: the result of a
+method says whether the loop must be notified.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafka.validation import deserializer_for
 
 
 class ShareFetchBuffer:
-    """See the module. Every method from any thread; :meth:`take` alone blocks."""
+    """See the module. Any thread may call the methods; only :meth:`take` blocks."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -38,8 +38,8 @@ class ShareFetchBuffer:
         self._records: deque[ShareRecord] = deque()
         self._arrivals = 0  # how often records have come
         self._polled: list[ShareRecord] = []  # returned by polls, to be accepted by the next one
-        self._said: list[tuple[list[ShareRecord], AcknowledgeType]] = []
-        self._is_told = False  # the loop will ask for what was said
+        self._acknowledgements: list[tuple[list[ShareRecord], AcknowledgeType]] = []
+        self._is_notified = False  # the loop will take the acknowledgements
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
         self._answered: list[AcknowledgementResult] = []  # for the callback that a user's thread calls
         self._error: KafkaError | None = None
@@ -50,20 +50,20 @@ class ShareFetchBuffer:
     # -- records -------------------------------------------------------------------------------------------------------
 
     def put(self, records: Sequence[ShareRecord]) -> None:
-        """Records have come."""
+        """Add acquired records."""
         with self._changed:
             self._records += records
             self._arrivals += 1
             self._changed.notify_all()
 
     def put_back(self, records: Sequence[ShareRecord]) -> None:
-        """Records that were taken are to be taken again, before others."""
+        """Put taken records back in front of the others."""
         with self._changed:
             self._records.extendleft(reversed(records))
             self._changed.notify_all()
 
     def lose(self, records: Iterable[ShareRecord]) -> list[ShareRecord]:
-        """The locks of these are gone. Those that were not taken are dropped; the others are returned."""
+        """The locks of these records are lost. Records that were not taken are dropped; the others are returned."""
         lost = set(records)
         with self._changed:
             waiting = lost.intersection(self._records)
@@ -76,7 +76,7 @@ class ShareFetchBuffer:
         """At most ``count`` records, as soon as there are some; none after ``timeout_s``, :meth:`wake` or the end; None
         when there is something for :meth:`take_answered`, before it goes on to wait.
 
-        ``want`` is called when there are none at hand, and again when some came and others took them. Raises the error
+        ``want`` is called when there are none, and again when other threads took the new ones. Raises the error
         of :meth:`fail`.
         """
         give_up_at = time.monotonic() + timeout_s
@@ -135,17 +135,17 @@ class ShareFetchBuffer:
             return record in self._records
 
     def wake(self) -> None:
-        """Let the :meth:`take` that waits, or else the next one, return at once."""
+        """Make the waiting :meth:`take`, or else the next one, return at once."""
         with self._changed:
             self._is_woken = True
             self._changed.notify_all()
 
     def mark_closed(self) -> None:
-        """:meth:`close` in the child of a fork: the lock may be held by a thread that is not there."""
+        """:meth:`close` in a forked child, where the lock may be held by a thread of the parent."""
         self.is_closed = True
 
     def close(self) -> bool:
-        """Nothing more will come. Whether this was the first call."""
+        """No more records will come. Returns whether this was the first call."""
         with self._changed:
             was_open = not self.is_closed
             self.is_closed = True
@@ -160,25 +160,25 @@ class ShareFetchBuffer:
             self._changed.notify_all()
 
     def forget_error(self) -> None:
-        """Another subscription: the error was about the former one."""
+        """Clear the error of the former subscription."""
         with self._changed:
             self._error, self._is_final = None, False
 
     # -- acknowledgements ----------------------------------------------------------------------------------------------
 
     def returned(self, records: Sequence[ShareRecord]) -> None:
-        """A poll returns these, and :meth:`accept_polled` is to accept them."""
+        """Remember records that a poll returns, for :meth:`accept_polled`."""
         with self._changed:
             self._polled += records
 
     def forget_polled(self) -> None:
-        """Do not accept what polls have returned: it was not worked on."""
+        """Do not accept the records that polls have returned, because they were not processed."""
         with self._changed:
             self._polled = []
 
     def accept_polled(self) -> bool:
         """Accept what polls returned and the user did not acknowledge; as :meth:`acknowledge_later`, but a lock that
-        is gone is no error here: the loop finds it when it carries this out, and calls :meth:`heard`."""
+        is gone is no error here: the loop finds it when it carries this out, and calls :meth:`add_outcomes`."""
         with self._changed:
             return self._accept()
 
@@ -191,19 +191,19 @@ class ShareFetchBuffer:
         return self._is_first()
 
     def _add(self, records: list[ShareRecord], kind: AcknowledgeType) -> None:
-        if self._said and self._said[-1][1] is kind:
-            self._said[-1][0].extend(records)
+        if self._acknowledgements and self._acknowledgements[-1][1] is kind:
+            self._acknowledgements[-1][0].extend(records)
         else:
-            self._said.append((records, kind))
+            self._acknowledgements.append((records, kind))
 
     def _is_first(self) -> bool:
-        was_told, self._is_told = self._is_told, True
-        return not was_told
+        was_notified, self._is_notified = self._is_notified, True
+        return not was_notified
 
-    def not_told(self) -> None:
+    def not_notified(self) -> None:
         """The loop was not notified (an interrupt, say): the next acknowledgement has to do it."""
         with self._changed:
-            self._is_told = False
+            self._is_notified = False
 
     def acknowledge_later(self, record: ShareRecord, kind: AcknowledgeType) -> bool:
         """Acknowledge ``record``. Returns whether the loop has to be notified.
@@ -241,15 +241,15 @@ class ShareFetchBuffer:
             self._add(ready, kind)
             return refused, self._is_first()
 
-    def take_said(self) -> list[tuple[list[ShareRecord], AcknowledgeType]]:
-        """What was said since the last call, in its order."""
+    def take_acknowledgements(self) -> list[tuple[list[ShareRecord], AcknowledgeType]]:
+        """The acknowledgements since the last call, in order."""
         with self._changed:
-            said, self._said = self._said, []
-            self._is_told = False
-        return said
+            taken, self._acknowledgements = self._acknowledgements, []
+            self._is_notified = False
+        return taken
 
-    def heard(self, answered: Sequence[AcknowledgementResult], keep: bool = False) -> None:
-        """What became of acknowledgements. Of one partition an error counts more than success. ``keep`` them for
+    def add_outcomes(self, answered: Sequence[AcknowledgementResult], keep: bool = False) -> None:
+        """What became of acknowledgements. For one partition an error overrides success. ``keep`` them for
         :meth:`take_answered`, too, and let a :meth:`take` that waits return for it.
         """
         with self._changed:
@@ -262,7 +262,7 @@ class ShareFetchBuffer:
                 self._changed.notify_all()
 
     def take_answered(self) -> list[AcknowledgementResult]:
-        """What was kept since the last call."""
+        """The kept outcomes since the last call."""
         with self._changed:
             answered, self._answered = self._answered, []
         return answered
@@ -286,24 +286,24 @@ OnAcknowledged = Callable[[list[Acknowledged]], object]
 OnLost = Callable[[list[ShareRecord], "KafkaError | None"], object]
 OnError = Callable[[KafkaError], object]
 CommitCallback = Callable[[dict[TopicPartition, set[int]], "KafkaError | None"], object]
-"""``callback(offsets, exception)``: the offsets of one partition whose acknowledgements were answered, and None or the
+"""``callback(offsets, exception)``: the offsets of one partition whose acknowledgements got a response, and None or the
 error that refused them. Source: Java's ``AcknowledgementCommitCallback``."""
 
 
 class ShareEventDispatcher:
-    """The engine's events, on the loop's thread. ``inbox`` None: the user lives on the loop, too."""
+    """The driver's events, on the loop's thread. ``inbox`` None: the user is on the loop, too."""
 
     def __init__(
         self, inbox: ShareFetchBuffer | None, commit_callback: CommitCallback | None, **callbacks: Any
     ) -> None:
         self.commit_callback = commit_callback
-        """Called here when there is no inbox, and else by the user's thread."""
+        """Called here without an inbox, else by the user's thread."""
         self.metrics: ShareMetrics | None = None
         self._buffer = inbox
         self._callbacks: dict[str, Callable[..., object] | None] = callbacks
 
     def set_commit_callback(self, callback: CommitCallback | None) -> None:
-        """Called with what became of acknowledgements."""
+        """Called with outcomes of acknowledgements."""
         self.commit_callback = callback
 
     def measure(self, metrics: ShareMetrics | None) -> None:
@@ -322,7 +322,7 @@ class ShareEventDispatcher:
         if self.metrics is not None:
             self.metrics.acknowledged(answered)
         if self._buffer is not None:
-            self._buffer.heard(answered, keep=self.commit_callback is not None)
+            self._buffer.add_outcomes(answered, keep=self.commit_callback is not None)
         elif self.commit_callback is not None:
             try:
                 call_back(self.commit_callback, answered)
@@ -358,12 +358,12 @@ class ShareEventDispatcher:
 
 def call_back(callback: CommitCallback, answered: Iterable[AcknowledgementResult]) -> None:
     """Call it, once for each partition and error. The first error that it raises is raised after all calls."""
-    told: dict[tuple[TopicPartition, int], tuple[set[int], KafkaError | None]] = {}
+    outcomes: dict[tuple[TopicPartition, int], tuple[set[int], KafkaError | None]] = {}
     for _, records, error in answered:
         key = TopicPartition(records[0].topic, records[0].partition), id(error)
-        told.setdefault(key, (set(), error))[0].update([record.offset for record in records])
+        outcomes.setdefault(key, (set(), error))[0].update([record.offset for record in records])
     fault: BaseException | None = None
-    for (partition, _), (offsets, error) in told.items():
+    for (partition, _), (offsets, error) in outcomes.items():
         try:
             callback({partition: offsets}, error)
         except BaseException as raised:
@@ -379,7 +379,7 @@ def call_back(callback: CommitCallback, answered: Iterable[AcknowledgementResult
 
 
 class Deserializers:
-    """``key``, ``value``: as users set them. Falsy without any."""
+    """``key``, ``value``: the user's settings. Falsy when both are None."""
 
     def __init__(self, key: Any, value: Any, inbox: ShareFetchBuffer) -> None:
         self._key = deserializer_for(key)
@@ -390,8 +390,8 @@ class Deserializers:
         return self._key is not None or self._value is not None
 
     def read(self, taken: list[ShareRecord], release: Callable[[ShareRecord], object]) -> list[ShareRecord]:
-        """As many of these as can be read; the rest is put back, and what cannot be read goes to ``release``. What a
-        deserializer raises comes through."""
+        """The records up to the first that cannot be deserialized; that one goes to ``release``, the rest is put back.
+        Exceptions of a deserializer are raised."""
         if not self:
             return taken
         for count, record in enumerate(taken):
@@ -422,17 +422,16 @@ class Deserializers:
 
 
 ACKNOWLEDGE_AFTER_S: Final = 0.02
-"""What iteration accepts is gathered for so long. Handed over one by one, each record cost a turn of the loop and often
+"""Acceptances of iteration are collected for so long. Passed one by one, each record cost a turn of the loop and often
 a request: 13 us of CPU for each of 100 bytes, for 5 now (compiled; 18 for 7 in plain Python)."""
 
 COUNT_AFTER_S: Final = 1.0
-"""As often iteration counts as a poll, in metrics, while records are at hand."""
+"""Interval at which iteration counts as a poll in metrics while it has records."""
 
 
 class ThreadedPolling:
-    """Any thread but the loop's. ``is_implicit``: what was taken is accepted by the next :meth:`take`, commit or close.
-
-    ``exactly``: never ask for more than is wanted (record-limit mode).
+    """Any thread but the loop's. ``is_implicit``: the next :meth:`take`, commit or close accepts the taken records.
+    ``exactly``: never fetch more than the demand (record-limit mode).
     """
 
     def __init__(
@@ -455,12 +454,13 @@ class ThreadedPolling:
         self._deserializers = deserializers
         self._metrics = metrics
         self._exactly = exactly
-        # A call of _say_what_came() is scheduled.
-        self._is_say_due = False
+        # A call of _acknowledge_scheduled() is scheduled.
+        self._is_scheduled = False
         self._took_at = 0.0
 
-    def take(self, count: int, wanted: int, timeout_s: float) -> list[ShareRecord]:
-        """At most ``count`` records, deserialized; when there is none, ``wanted`` are asked for and waited for."""
+    def take(self, count: int, demand: int, timeout_s: float) -> list[ShareRecord]:
+        """At most ``count`` records, deserialized; when there are none, ``demand`` records are requested and waited
+        for."""
         self._took_at = monotonic()
         give_up_at = self._took_at + timeout_s
         began = self._metrics.poll_began() if self._metrics is not None else 0.0
@@ -468,7 +468,7 @@ class ThreadedPolling:
 
         def want() -> None:
             nonlocal has_to_say
-            self._host.submit(self._after_said, self._driver.request_records, wanted, self._exactly, True)
+            self._host.submit(self._after_acknowledgements, self._driver.request_records, demand, self._exactly, True)
             has_to_say = False
 
         try:
@@ -481,7 +481,7 @@ class ThreadedPolling:
             found = self._deserializers.read(taken, self._release)
         finally:
             if has_to_say:  # records were at hand: what was accepted goes by itself, and not with a fetch
-                self._tell(self._say_on_loop if count > 1 else self._say_later)
+                self._submit(self._acknowledge_on_loop if count > 1 else self._schedule_acknowledgements)
             if self._metrics is not None:
                 self._metrics.poll_ended(began)
         if self.is_implicit:
@@ -489,42 +489,42 @@ class ThreadedPolling:
         return found
 
     def take_one(self) -> ShareRecord | None:
-        """The next record, when one is at hand and nothing is to be done before; else :meth:`take` has to be asked."""
+        """The next record, when there is one and nothing must be done before; else call :meth:`take`."""
         if self._deserializers or monotonic() - self._took_at > COUNT_AFTER_S:
             return None
         while True:
             record, has_to_say = self._buffer.pass_on(self.is_implicit)
             if not has_to_say:
                 return record
-            self._tell(self._say_later)
+            self._submit(self._schedule_acknowledgements)
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Call it on the loop when all that was said is there; in implicit mode, what was taken is accepted first."""
+        """Call it on the loop after all acknowledgements so far; in implicit mode, taken records are accepted first."""
         if self.is_implicit:
             self._buffer.accept_polled()
-        return self._tell(self._after_said, fn, *args)
+        return self._submit(self._after_acknowledgements, fn, *args)
 
     def acknowledge_later(self, record: ShareRecord, kind: AcknowledgeType) -> None:
         """Acknowledge a record. IllegalStateError as of :meth:`ShareFetchBuffer.acknowledge_later`."""
         if self._buffer.acknowledge_later(record, kind):
-            self._tell(self._say_on_loop)
+            self._submit(self._acknowledge_on_loop)
 
     def acknowledge_all_later(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> list[ShareRecord]:
-        """Acknowledge records; those that it is too late for."""
+        """Acknowledge records; returns those whose locks are lost."""
         refused, is_first = self._buffer.acknowledge_all_later(records, kind)
         if is_first:
-            self._tell(self._say_on_loop)
+            self._submit(self._acknowledge_on_loop)
         return refused
 
-    def _tell(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+    def _submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
         try:
             return self._host.submit(fn, *args)
         except BaseException:  # an interrupt, say: else the flag would say that the loop was notified
-            self._buffer.not_told()
+            self._buffer.not_notified()
             raise
 
     def call_back(self) -> None:
-        """Tell the commit callback what has been answered, in this thread; what it raises comes through."""
+        """Call the commit callback with the outcomes, in this thread; its exceptions are raised."""
         answered = self._buffer.take_answered()
         callback = self._events.commit_callback
         if answered and callback is not None:
@@ -535,24 +535,25 @@ class ThreadedPolling:
 
     # -- on the loop's thread ------------------------------------------------------------------------------------------
 
-    def _after_said(self, fn: Callable[..., Any], *args: Any) -> Any:
-        """In one turn of the loop: so what was accepted goes with the fetch that follows."""
-        self._say_on_loop()
+    def _after_acknowledgements(self, fn: Callable[..., Any], *args: Any) -> Any:
+        """Runs in one turn of the loop, so acceptances are sent with the next fetch."""
+        self._acknowledge_on_loop()
         return fn(*args)
 
-    def _say_later(self) -> None:
-        if not self._is_say_due:
-            self._is_say_due = True
-            self._host.loop.call_later(ACKNOWLEDGE_AFTER_S, self._say_what_came)
+    def _schedule_acknowledgements(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._host.loop.call_later(ACKNOWLEDGE_AFTER_S, self._acknowledge_scheduled)
 
-    def _say_what_came(self) -> None:
-        self._is_say_due = False
-        self._say_on_loop()
+    def _acknowledge_scheduled(self) -> None:
+        self._is_scheduled = False
+        self._acknowledge_on_loop()
 
-    def _say_on_loop(self) -> None:
-        for records, kind in self._buffer.take_said():
+    def _acknowledge_on_loop(self) -> None:
+        for records, kind in self._buffer.take_acknowledgements():
             for others, _ in self._driver.acknowledge_all(records, kind):
-                # Their locks ended while they were worked on, or this was on its way here. What the broker would say.
+                # The locks expired during processing, or before this call. The broker would respond with the same
+                # error.
                 error = InvalidRecordStateError("the lock ended before the record was acknowledged")
                 answered = [AcknowledgementResult(kind, run, error) for run in consecutive_runs(others)]
-                self._buffer.heard(answered, self._events.commit_callback is not None)
+                self._buffer.add_outcomes(answered, self._events.commit_callback is not None)

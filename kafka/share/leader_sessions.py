@@ -1,7 +1,7 @@
 """The share session with one leader, over a connection of its own.
 
-Which request goes out when is decided in ``core/share/session.py``, which connection carries it by
-:class:`LeaderConnections`; here requests meet a connection and a loop.
+``core/share/session.py`` decides which request is sent when, :class:`LeaderConnections` over which connection; this
+module sends the requests on a loop.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kafka.wire.message import Request
 
 
 IDLE_SHARE: Final = 0.8
-"""Of ``connections_max_idle_ms``: when a connection that holds something is replaced."""
+"""The part of ``connections_max_idle_ms`` after which a connection with locked records is replaced."""
 
 _OLDEST_VERSION: Final = 2
 """Of ShareFetch and ShareAcknowledge: record-limit mode and renewals came with Apache Kafka 4.2."""
@@ -57,7 +57,7 @@ class LeaderConnections:
         on_news: Callable[[], object],
     ) -> None:
         self.replaced = 0
-        """How many times a connection was exchanged for another."""
+        """How many times the connection was replaced."""
         self._client = client
         self._max_idle_s: float = client.config["connections_max_idle_ms"] / 1000
         self._node_id = node_id
@@ -89,7 +89,7 @@ class LeaderConnections:
         return self._used_at + IDLE_SHARE * self._max_idle_s
 
     def prepare(self) -> None:
-        """Make the next connection, while this one stays in use. Nothing when that is under way."""
+        """Make the next connection while this one stays in use; no effect when that has begun."""
         if self._next is not None:
             return
         name = self._next = self._open()
@@ -102,11 +102,11 @@ class LeaderConnections:
 
     @property
     def is_next_ready(self) -> bool:
-        """The next connection may be used."""
+        """Whether the next connection is ready."""
         return self._next_is_ready
 
     def switch(self) -> None:
-        """Use the next connection from now on; the former stays until :meth:`close_former`."""
+        """Use the next connection; the former stays open until :meth:`close_former`."""
         assert self._next is not None
         self._former, self._name, self._next = self._name, self._next, None
         self._next_is_ready = False
@@ -122,7 +122,7 @@ class LeaderConnections:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Close the connection in use, so that the broker frees what is held; the next request makes another."""
+        """Close the connection in use, so that the broker releases held records; the next request makes another."""
         self.close_former()
         self._client.close_lane(self._name, self._node_id)
 
@@ -170,29 +170,28 @@ _turns = itertools.count()
 
 RECHECK_S = 0.02
 RECORDS_EXPECTED_S = 1.0
-"""So long after some records there may be more, though a fetch that does not wait finds none: it gives nothing of a
-partition that another member's fetch is at."""
+"""For so long after some records there may be more, although a fetch without a wait returns none: the broker returns
+nothing of a partition that another member's fetch is reading."""
 OVERDUE_S: Final = 1.0
-"""A poll that has been over for so long without an answer keeps nothing from other leaders any more."""
+"""A fetch without a response for so long after its wait does not reserve its demand any more."""
 
 
 class LeaderSessionListener(Protocol):
-    """What a leader session asks of the driver and reports to it."""
+    """The interface of the driver to leader sessions."""
 
     def demand_for(self, leader: LeaderSession) -> FetchDemand:
         """How much the leader may fetch now."""
 
     def on_outcome(self, leader: LeaderSession, outcome: ShareResponseOutcome) -> None:
-        """An answer came, or none will, or more of one was read, or locks have run out, or what was asked for is
-        overdue. ``leader.asked`` is 0 again.
+        """A response came, failed, was read further or is overdue, or locks have expired. ``leader.asked`` is 0 again.
         """
 
 
 class LeaderSession:
     """One leader's session on the loop. ``asked`` is what the request in flight may bring at most, and 0 once it is
     overdue; ``turn`` is lower the longer ago the last fetch went out, or failed; ``failures`` counts errors in a row.
-    ``look_every_s``: after a fetch that brought nothing the next one waits so long, since the broker has been told not
-    to; :data:`RECHECK_S` while more is to be expected.
+    ``look_every_s``: after an empty fetch the next one follows after so long, since the broker does not wait;
+    :data:`RECHECK_S` while more is to be expected.
     """
 
     def __init__(
@@ -229,13 +228,13 @@ class LeaderSession:
     # -- what the driver says ------------------------------------------------------------------------------------------
 
     def pump_soon(self) -> None:
-        """Look once more at the end of this turn of the loop: what is said until then goes out together."""
+        """Send what is due at the end of this turn of the loop: acknowledgements until then are sent together."""
         if not self._is_soon and not self._is_closed:
             self._is_soon = True
             self._client.loop.call_soon(self._pump_now)
 
     def flush(self) -> Future[None]:
-        """Done when every acknowledgement handed in so far has its answer."""
+        """Done when every acknowledgement so far has its response."""
         done: Future[None] = Future()
         if self.session.has_pending:
             self._unsaid.append(done)
@@ -248,7 +247,7 @@ class LeaderSession:
         return done
 
     def quiet(self) -> Future[None]:
-        """Done when no request is out that may bring records."""
+        """Done when no fetch is in flight."""
         done: Future[None] = Future()
         exchange = self.session.exchange
         if exchange is not None and _requests_records(exchange):
@@ -264,11 +263,11 @@ class LeaderSession:
         self.pump_soon()
 
     def looks(self, now: float) -> bool:
-        """It is time for a fetch, as far as ``look_every_s`` goes."""
+        """Whether ``look_every_s`` allows a fetch now."""
         return now >= self._next_look
 
     def can_fetch(self, now: float) -> bool:
-        """A fetch could go out now, if there were demand."""
+        """Whether a fetch could be sent now, if there were demand."""
         is_open = not self._is_closed and self._closing is None
         return is_open and now >= self._not_before and self.looks(now) and self.session.can_fetch(now)
 
@@ -282,10 +281,9 @@ class LeaderSession:
         return self.lanes.used_at if self.session.is_open and not self.failures else None
 
     def close(self) -> Future[None]:
-        """Say the last acknowledgements, give back what is held, and close the connection.
-
-        A poll under way is waited for. Measured on Apache Kafka 4.3.0: one whose connection is closed still acquires
-        what comes until its time is over, and such a record comes to the next member with one more delivery counted.
+        """Send the last acknowledgements, give back held records, and close the connection, after the fetch in flight.
+        Measured on Apache Kafka 4.3.0: a fetch whose connection is closed still acquires new records until its wait is
+        over, and the next member gets them with one more delivery counted.
         """
         if self._closing is None:
             self._closing = Future()
@@ -293,7 +291,7 @@ class LeaderSession:
         return self._closing
 
     def abandon(self) -> None:
-        """Close the connection at once; the broker frees what is held."""
+        """Close the connection at once; the broker releases held records."""
         self._end()
 
     # -- the session's requests ----------------------------------------------------------------------------------------
@@ -343,13 +341,13 @@ class LeaderSession:
                 self.pump_soon()
 
     def _is_idle_while_holding(self, now: float) -> bool:
-        """The client would close the connection soon, and the broker free what is held."""
+        """The client would close the idle connection soon, and the broker would release held records."""
         return now >= self.lanes.replace_at() and self._closing is None and bool(self.session.in_use)
 
     def _next_request(self, now: float) -> ShareExchange | None:
         if self.lanes.is_next_ready:
             if not self.session.is_open:
-                self.lanes.switch()  # lost meanwhile: there is nothing to keep
+                self.lanes.switch()  # lost meanwhile: no records are held
                 self.lanes.close_former()
             else:
                 exchange = self.session.reopening_request()
@@ -414,7 +412,7 @@ class LeaderSession:
         self._settle(self.session.on_failure(error))
 
     def _connection_lost(self, error: KafkaError) -> None:
-        """With a request out, that has failed and said so."""
+        """With a request in flight, that has failed and reported it."""
         if not self.session.in_flight and self.session.is_open and not self._is_closed:
             self.failures += 1
             self._settle(self.session.on_failure(error))
@@ -427,7 +425,7 @@ class LeaderSession:
             wait_s = self._client.retry_backoff.delay_s(self.failures - 1)
             self._not_before = max(self._not_before, self._client.loop.time() + wait_s)
         if self.session.has_pending and (outcome.error is not None or outcome.says_again or self.session.has_suspects):
-            # Some of what was said has to be said again.
+            # Some acknowledgements must be sent again.
             self._unsaid, self._unanswered = self._unanswered + self._unsaid, []
         try:
             if not self._is_closed:

@@ -1,4 +1,4 @@
-"""What a share consumer measures, under the names of Java's.
+"""Metrics of a share consumer, under Java's names.
 
     consumer-share-metrics                  of the client, its connections, and polls
     consumer-share-node-metrics.node-N      of each node
@@ -6,8 +6,8 @@
     consumer-share-coordinator-metrics      of heartbeats
 
 Recorded by request, answer and poll, and never by record. Times in milliseconds, sizes in bytes, ages in seconds. On a
-client that several consumers share, whatever comes from connections counts for all of them: answers do not say whose
-they are. A new metric is a row here.
+shared client the metrics of connections count for all consumers, since responses do not name one. A new metric is a row
+here.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class ShareMetrics(PolledMetrics):
             f"{PREFIX}-coordinator-metrics", HEARTBEATS, None, {"last-heartbeat": lambda: self._age(self._heartbeat_at)}
         )
 
-    # -- told on the loop ----------------------------------------------------------------------------------------------
+    # -- called on the loop  -------------------------------------------------------------------------------------------
 
     def came(self, records: Sequence[ShareRecord]) -> None:
         """Records of one answer."""
         self._fetches["records"].record(len(records), self.clock())
 
     def acknowledged(self, answered: Sequence[AcknowledgementResult]) -> None:
-        """Acknowledgements have been answered, or never will be."""
+        """Acknowledgements have got responses, or have failed."""
         now = self.clock()
         self._fetches["acknowledgements"].record(sum(len(each.records) for each in answered), now)
         refused = sum(len(each.records) for each in answered if each.error is not None)

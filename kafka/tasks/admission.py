@@ -1,9 +1,8 @@
 """Decides which leased records become jobs that run, and how a lease is settled after an outcome.
 
 :class:`AdmissionPolicy` reads a leased record, asks :func:`kafka.tasks.outcome.admit`, and makes a :class:`Job`; it
-asks
-:func:`kafka.tasks.outcome.decide` about an outcome and has the records made that carry the decision out. It keeps no
-jobs and no leases: the worker does.
+asks :func:`kafka.tasks.outcome.decide` about an outcome and has the records made that carry the decision out. It stores
+neither jobs nor leases.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ MAX_LINE_CHARACTERS = 300
 
 
 MAX_UNKNOWN_NAMES = 100
-"""Unknown task names that are logged, so that invented names cannot flood the log."""
+"""Maximum number of unknown task names that are logged."""
 
 
 _NO_HISTORY = JobHistory()
-"""For a success, whose decision asks for none: to make one costs a microsecond."""
+"""Shared by successes, which need none: making one costs a microsecond."""
 
 
 class AdmissionHold:
@@ -115,10 +114,10 @@ class AdmissionPolicy:
                 return self.end(lease, envelope, outcome, crashes, now_ms)
         assert task is not None  # admit() has an outcome for a task that is not known
         if envelope.timeout is None and envelope.soft_timeout is None:
-            found = self._limits.get(task)
-            if found is None:
-                found = self._limits[task] = self._time_limits(task, None, None)
-            return Job(lease, envelope, task, *found, crashes)
+            limits = self._limits.get(task)
+            if limits is None:
+                limits = self._limits[task] = self._time_limits(task, None, None)
+            return Job(lease, envelope, task, *limits, crashes)
         return Job(lease, envelope, task, *self._time_limits(task, envelope.soft_timeout, envelope.timeout), crashes)
 
     def end(
@@ -175,7 +174,7 @@ class AdmissionPolicy:
         return Settlement(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
 
     def log_suppressed_counts(self) -> None:
-        """Say in the log how many lines were left out of it since the last ones."""
+        """Log how many lines were left out since the last one."""
         self._limited_log.flush()
 
     def _log_retry(self, envelope: Envelope, outcome: Outcome, decision: JobDecision, policy: JobPolicy) -> None:
@@ -191,7 +190,7 @@ class AdmissionPolicy:
         self._limited_log.write(level, kind, message, name, envelope.id, run, most, _error_summary(outcome))
 
     def _log_unknown_task(self, envelope: Envelope, lease: JobLease, policy: JobPolicy) -> None:
-        """Once for each name: its jobs wait for another worker, and nothing else would show that."""
+        """Log each name once, since nothing else shows that its jobs wait for another worker."""
         name = envelope.name
         if name in self._unknown or len(self._unknown) >= MAX_UNKNOWN_NAMES:
             return

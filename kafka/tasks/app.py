@@ -1,9 +1,9 @@
 """The app: a name, its settings, its tasks, and the way to the back end.
 
-An app is made at import time and connects on the first ``delay`` (or ``send``, or question about a job); a forked
-child connects anew. It is safe to use from many threads. What its parts do: :mod:`kafka.tasks.task` (declarations),
-:mod:`kafka.tasks.options` and :mod:`kafka.tasks.settings` (what may be said), :mod:`kafka.tasks.backend` (where jobs
-are kept), :mod:`kafka.tasks.jobs` (handles).
+An app is made at import time and connects on the first ``delay`` (or ``send``, or question about a job); a forked child
+connects anew. It is safe to use from many threads. Its parts: :mod:`kafka.tasks.task` (declarations),
+:mod:`kafka.tasks.options` and :mod:`kafka.tasks.settings`, :mod:`kafka.tasks.backend` (where jobs are kept),
+:mod:`kafka.tasks.jobs` (handles).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Seconds = float | int | timedelta
 class App:
     """A task queue of a name of its own.
 
-    ``bootstrap_servers`` and all other settings are those of :data:`kafka.tasks.settings.SETTINGS`; one that is unknown
-    or cannot be raises :class:`kafka.errors.KafkaConfigurationError`.
+    ``bootstrap_servers`` and all other settings are those of :data:`kafka.tasks.settings.SETTINGS`; an unknown or
+    invalid one raises :class:`kafka.errors.KafkaConfigurationError`.
     """
 
     def __init__(self, name: str, **settings: Any) -> None:
@@ -70,7 +70,7 @@ class App:
 
     @property
     def queues(self) -> Sequence[str]:
-        """The queues that it knows: those of its tasks, the default one, and those of the setting ``queues``."""
+        """The declared queues: those of its tasks, the default one, and those of the setting ``queues``."""
         return sorted(self._queues)
 
     # -- declaring ----------------------------------------------------------------------------------------------------
@@ -130,12 +130,12 @@ class App:
 
         def declare(function: Callable[..., Any]) -> Task[..., Any]:
             task: Task[..., Any] = Task(self, function, filled, read)
-            there = self.tasks.get(task.name)
+            existing = self.tasks.get(task.name)
             if task.name == ERROR_TASK:
                 raise IllegalArgumentError(f"{task.origin} cannot have the name {ERROR_TASK!r}: it is reserved")
-            if there is not None and there.origin != task.origin:
+            if existing is not None and existing.origin != task.origin:
                 raise IllegalArgumentError(
-                    f"two tasks have the name {task.name!r}: {there.origin} and {task.origin}"
+                    f"two tasks have the name {task.name!r}: {existing.origin} and {task.origin}"
                 )
             self.tasks[task.name] = task
             self._queues.add(task.queue)
@@ -237,7 +237,7 @@ class App:
 
     @property
     def is_connected(self) -> bool:
-        """Whether it has a connection, which :meth:`close` would end."""
+        """Whether it is connected."""
         return self._backend is not None
 
     def close(self, timeout: Seconds | None = None) -> None:
@@ -282,7 +282,7 @@ class App:
         kwargs: dict[str, Any],
         is_stored: bool = True,
     ) -> JobHandle[Any]:
-        """Encode a call and hand it to the producer; see :meth:`Task.delay` for what it raises."""
+        """Encode a call and pass it to the producer; raises the errors of :meth:`Task.delay`."""
         value = encode_call(name, args, kwargs)
         route = self._routes.get(queue) or self._route(queue)
         if len(value) > route.max_payload_bytes:

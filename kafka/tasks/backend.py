@@ -1,9 +1,8 @@
-"""Where an app's jobs are kept, as the app and the worker see it: two small interfaces, and how one is found.
-
-:class:`Backend` is for those who enqueue and ask for results (any thread); :class:`WorkerBackend` is what a worker gets
-(its loop's thread only). A back end is found by the scheme of ``bootstrap_servers`` in ``BACKENDS``: ``host:port`` is
-``kafka``, ``embedded:DIR`` is ``embedded``. A new one is one more row there, whose function takes the app's name and
-settings and returns a connected :class:`Backend`.
+"""The interfaces of an app and of a worker to the store of jobs, and how it is chosen. :class:`Backend` is for callers
+that enqueue and read results (any thread); :class:`WorkerBackend` is for a worker (its loop's thread only). A back end
+is found by the scheme of ``bootstrap_servers`` in ``BACKENDS``: ``host:port`` is ``kafka``, ``embedded:DIR`` is
+``embedded``. A new one is one more row there, whose function takes the app's name and settings and returns a connected
+:class:`Backend`.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ class RecordFuture(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """Acknowledged, or given up."""
+        """Whether the record was acknowledged or has failed."""
 
     @property
     def exception(self) -> BaseException | None:
-        """Why it was given up."""
+        """The error, or None."""
 
 
 class QueueRoute(NamedTuple):
@@ -49,16 +48,16 @@ class Backend(Protocol):
     """Makes the next job id: broker time, this process's results partition."""
 
     def route(self, queue: str, declared: bool) -> QueueRoute:
-        """The way to a queue; its topics exist afterwards.
+        """The route to a queue; creates its topics.
 
         A queue that the app does not declare must have its topic already: :class:`kafka.tasks.errors.UnknownQueue`.
         """
 
     def send(self, topic: str, value: bytes, headers: list[Header]) -> RecordFuture:
-        """Hand one job record to the producer; returns at once. Jobs are spread over all partitions."""
+        """Pass one job record to the producer; returns at once. Jobs are spread over all partitions."""
 
     def send_state(self, record: StateRecord) -> RecordFuture:
-        """Hand one state record to the producer."""
+        """Pass one state record to the producer."""
 
     def flush(self, timeout: float | None) -> None:
         """Wait until all that was sent is acknowledged; ``KafkaTimeoutError`` after ``timeout`` seconds."""
@@ -67,7 +66,7 @@ class Backend(Protocol):
         """The best state record of a job, or None when there is none (yet)."""
 
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
-        """The same once it is final, or as it is after ``timeout`` seconds."""
+        """The same, after waiting up to ``timeout`` seconds for a final one."""
 
     def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``."""
@@ -115,7 +114,7 @@ class SnapshotReader(Protocol):
 
 
 def _always_connected() -> None:
-    """For back ends that cannot lose their broker."""
+    """Default for back ends that cannot lose their broker."""
 
 
 class WorkerBackend(NamedTuple):
@@ -153,5 +152,5 @@ def open_backend(app: str, settings: Settings) -> Backend:
             "use 'host:port' or 'embedded:DIR'"
         )
     module, function = BACKENDS[scheme].split(":")
-    found: Callable[[str, Settings], Backend] = getattr(importlib.import_module(module), function)
-    return found(app, settings)
+    connect: Callable[[str, Settings], Backend] = getattr(importlib.import_module(module), function)
+    return connect(app, settings)

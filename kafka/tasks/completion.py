@@ -1,8 +1,9 @@
 """How jobs leave a worker: refused, ended or given back; what each of these writes, and what it does to the lease.
 
 A turn of the worker's loop says of any number of jobs how they leave, and :meth:`JobCompletion.flush` at its end hands
-them to the settler together, so results are batched by themselves when jobs are short. Decisions are the clerk's
-(:mod:`kafka.tasks.admission`), records and acknowledgements the settler's (:mod:`kafka.tasks.settlement`).
+them to the settler together, so results are batched by themselves when jobs are short. Decisions are those of
+:class:`AdmissionPolicy` (:mod:`kafka.tasks.admission`), records and acknowledgements the settler's
+(:mod:`kafka.tasks.settlement`).
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ class JobCompletion:
 
     def admit(self, lease: JobLease, now_ms: int) -> Job | None:
         """The job of a lease that has just come; None when it must not run, and leaves."""
-        found = self._admission.admit(lease, now_ms)
-        if isinstance(found, Job):
-            lease.job = found
-            return found
+        admitted = self._admission.admit(lease, now_ms)
+        if isinstance(admitted, Job):
+            lease.job = admitted
+            return admitted
         self.counts["refused"] += 1
-        self._conclude(lease, found)
+        self._conclude(lease, admitted)
         return None
 
     def end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
@@ -90,9 +91,9 @@ class JobCompletion:
         outcome = result_too_large(envelope, record)
         self.counts["failed"] += 1
         self.counts["dead"] += 1
-        found = self._admission.end(lease, envelope, outcome, lease.job.crashes, self._now_ms())
-        assert isinstance(found, Settlement)  # an error is never held
-        return found
+        settlement_of_error = self._admission.end(lease, envelope, outcome, lease.job.crashes, self._now_ms())
+        assert isinstance(settlement_of_error, Settlement)  # an error is never held
+        return settlement_of_error
 
     def flush(self) -> None:
         """Settle what left in this turn."""
@@ -101,15 +102,15 @@ class JobCompletion:
             self._settler.settle(settlements)
 
     def _end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
-        found = self._admission.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
-        if isinstance(found, Settlement):
-            self.counts["done"] += found.is_last
-        self._conclude(job.lease, found)
+        conclusion = self._admission.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
+        if isinstance(conclusion, Settlement):
+            self.counts["done"] += conclusion.is_last
+        self._conclude(job.lease, conclusion)
 
-    def _conclude(self, lease: JobLease, found: Settlement | AdmissionHold) -> None:
-        if isinstance(found, AdmissionHold):
-            self._leases.hold(lease, self._hold_until(found.seconds))
+    def _conclude(self, lease: JobLease, conclusion: Settlement | AdmissionHold) -> None:
+        if isinstance(conclusion, AdmissionHold):
+            self._leases.hold(lease, self._hold_until(conclusion.seconds))
         else:
-            self._leases.set_stage(lease, MOVING if found.is_move else SETTLING)
-            self.counts["dead"] += found.is_dead
-            self._settlements.append(found)
+            self._leases.set_stage(lease, MOVING if conclusion.is_move else SETTLING)
+            self.counts["dead"] += conclusion.is_dead
+            self._settlements.append(conclusion)

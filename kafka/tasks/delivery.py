@@ -151,7 +151,7 @@ class JobDelivery(Protocol):
         """
 
     def fetch_suspects(self, queue: str) -> None:
-        """There are suspects of this queue now: what is wanted of them is asked for at once."""
+        """There are suspects of this queue now: request them at once."""
 
     def renew(self, leases: Sequence[JobLease]) -> None:
         """Start the locks of these anew."""

@@ -1,8 +1,7 @@
-"""Jobs into the pool, and back out of it while they have not begun: which one is next for a free slot.
-
-The order is: handlers of killed jobs, suspects, the buffers. What the pool has not begun can be taken back at any time
-and stands where it stood before: the worker does so when suspects come, when it renews (a long job may have come in
-front of it) and when it stops.
+"""Gives jobs to the pool and takes them back before they have begun; decides which job is next for a free slot:
+handlers of killed jobs, suspects, then the buffers. Jobs that the pool has not begun can be taken back at any time and
+return to their place: the worker does so when suspects arrive, when it renews locks (a long job may be in front of
+them) and when it stops.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Dispatcher:
         self._on_started = on_started
 
     def add(self, job: Job, now: float) -> None:
-        """A job was leased that may run."""
+        """Add a leased job that may run."""
         if not job.lease.source.suspect:
             self._leases.set_stage(job.lease, BUFFERED)
             buffer = self._buffers[job.lease.source]
@@ -52,7 +51,7 @@ class Dispatcher:
             self.take_back()
 
     def fill(self, now: float) -> None:
-        """Start what can start."""
+        """Start as many jobs as the pool takes."""
         pool = self._pool
         started: list[Job] = []
 
@@ -73,7 +72,7 @@ class Dispatcher:
             self._on_started(started)
 
     def take_back(self) -> None:
-        """What the pool has not begun goes back to where it was, in order."""
+        """Take back the jobs that the pool has not begun, in order."""
         for job in reversed(self._pool.recall()):
             lease = job.lease
             if self._lost_jobs.requeue(job):
@@ -89,6 +88,6 @@ class Dispatcher:
                 self._buffers[lease.source].jobs.appendleft(job)
 
     def take_unstarted(self) -> list[Job]:
-        """All that has not begun, wherever it waits: it is to be given back."""
+        """Remove all jobs that have not begun, to give them back."""
         self.take_back()
         return [*self._suspects.take_waiting(), *self._buffers.take_all()]

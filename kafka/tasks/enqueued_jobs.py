@@ -1,7 +1,7 @@
 """Jobs that a run of a task has enqueued: its success is reported only when the broker has all of them.
 
-``delay`` returns before the broker has answered. A child killed just after its outcome was written would take along
-what was still under way: a job in the state SUCCESS whose next step never runs. So :mod:`kafka.tasks.runner`
+``delay`` returns before the broker has answered. A child that is killed just after it has written its outcome would
+lose the records in flight: the job is in the state SUCCESS, but its next step never runs. So :mod:`kafka.tasks.runner`
 collects the handles that are made while the task's function runs (in its thread or coroutine, of whatever app) and
 waits for them, as a part of the run: its limits hold, and a job that cannot be enqueued is the run's error. A run that
 enqueues nothing pays for one context variable. A run that fails does not wait.
@@ -37,18 +37,18 @@ class EnqueuedJobs:
         return bool(self._handles)
 
     def __len__(self) -> int:
-        """Handles that are kept."""
+        """The number of stored handles."""
         return len(self._handles)
 
     def add(self, handle: JobHandle[Any]) -> None:
-        """This job is on its way."""
+        """Add a job that has no acknowledgement yet."""
         self._handles.append(handle)
         if len(self._handles) >= self._look_at:
             self._handles = [each for each in self._handles if not each.has_arrived]
             self._look_at = len(self._handles) + PRUNE_EVERY
 
     def wait_sent(self) -> None:
-        """Wait until all have arrived; raise the first error of one that has not."""
+        """Wait until all are acknowledged; raise the first error."""
         handles, self._handles = self._handles, []
         for backend in {id(handle.backend): handle.backend for handle in handles}.values():
             backend.flush(None)
@@ -60,7 +60,7 @@ _current: ContextVar[EnqueuedJobs | None] = ContextVar("kafka_enqueued", default
 
 
 def add_to_current_run(handle: JobHandle[Any]) -> None:
-    """A job was enqueued here; a run that goes on here waits for it."""
+    """Add an enqueued job to the current run, which waits for it."""
     run = _current.get()
     if run is not None:
         run.add(handle)

@@ -209,18 +209,18 @@ class DeadLetter:
 
 def dead_letter_of(headers: Iterable[Header]) -> DeadLetter | None:
     """The cause of death in a dead record's headers, or None when they have none."""
-    found = {name[len(DEAD) :]: _lenient(raw) for name, raw in headers if name.startswith(DEAD)}
-    if "cause" not in found:
+    fields = {name[len(DEAD) :]: _lenient(raw) for name, raw in headers if name.startswith(DEAD)}
+    if "cause" not in fields:
         return None
-    time = found.get("time", "")
+    time = fields.get("time", "")
     return DeadLetter(
-        found["cause"],
-        found.get("type", ""),
-        found.get("text", ""),
-        found.get("traceback", ""),
-        found.get("host", ""),
+        fields["cause"],
+        fields.get("type", ""),
+        fields.get("text", ""),
+        fields.get("traceback", ""),
+        fields.get("host", ""),
         int(time) if time.isascii() and time.isdigit() else 0,
-        found.get("origin", ""),
+        fields.get("origin", ""),
     )
 
 
@@ -237,11 +237,11 @@ def _text(header: str, raw: bytes | None) -> str:
         raise BadRecord("bad-header", f"the header {header!r} is not UTF-8: {truncated_repr(raw)}") from None
 
 
-def truncated_repr(found: str | bytes | None) -> str:
+def truncated_repr(value: str | bytes | None) -> str:
     """What a record holds, for an error's text: the beginning, and how long it is when there is more."""
-    if found is None or len(found) <= MOST_SHOWN:
-        return repr(found)
-    return f"{found[:MOST_SHOWN]!r}... ({len(found)} {'characters' if isinstance(found, str) else 'bytes'})"
+    if value is None or len(value) <= MOST_SHOWN:
+        return repr(value)
+    return f"{value[:MOST_SHOWN]!r}... ({len(value)} {'characters' if isinstance(value, str) else 'bytes'})"
 
 
 def _natural(text: str) -> int:

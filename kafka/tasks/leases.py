@@ -2,7 +2,7 @@
 
 :class:`Leases` is the one writer of ``lease.stage``, so the sums that the worker decides by (unfinished jobs of a
 topic, jobs on their way to the suspects) are kept here and cannot drift from the leases. It decides nothing and
-calls nothing back. A new stage is one more name in the row below, and where it belongs in :data:`UNFINISHED`.
+calls nothing back. A new stage is one more name in the row below, and an entry in ``_UNFINISHED`` and ``_UNSETTLED``.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from kafka.tasks.delivery import JobLease
 
 NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, FINISHED = range(8)
 """Stages of a lease. WAITING: a suspect that has no slot yet. MOVING: settling, on its way to the suspects. HELD: kept
-for a while before others may have it. GONE: settled, or its lock is lost and nothing of it is left here.
+for a while before others may have it. FINISHED: settled, or its lock is lost and this worker has nothing of it.
 """
 
 _UNFINISHED = (1, 1, 1, 1, 0, 0, 0, 0)
-"""By stage: 1 for a job that has not ended, or may be one: the worker has not looked at it yet. One whose lock is
-lost while it runs counts until the pool gives it back.
+"""By stage: 1 for a job that has not ended, or a record that the worker has not read yet. A running job whose lock is
+lost counts until the pool returns it.
 """
 
 _UNSETTLED = (0, 0, 0, 0, 1, 1, 0, 0)
-"""By stage: 1 for what has ended and is not settled yet. It counts when its lock is lost, too: what follows from it is
+"""By stage: 1 for jobs that have ended and are not settled yet, also when the lock is lost, because their records are
 still being written.
 """
 
 
 MAX_EXCUSED: Final = 1000
-"""Suspects whose lost locks are remembered, the last ones."""
+"""Maximum number of suspects whose lost locks are remembered."""
 
 
 class Leases:
@@ -39,9 +39,9 @@ class Leases:
     settled, ``unfinished_count`` jobs that are new, buffered, waiting or running, ``unfinished_suspects`` those among
     them that are suspects, ``suspects`` all leases of suspects. ``held_bytes``: their payloads.
 
-    Each delivery of a suspect that does not end in a settlement is counted as a crash by the worker that gets it next.
-    A lock that is lost while the worker lives is none, so it is remembered and counted when the record comes back here
-    (``lease.excused``). If it comes to another worker, it counts: that one cannot know.
+    The worker that gets a suspect next counts each earlier delivery without a settlement as a crash. A lock that is
+    lost while the worker lives is not a crash, so the worker remembers it for when the record returns to it
+    (``lease.excused``). Another worker cannot know and counts it.
     """
 
     __slots__ = (
@@ -65,7 +65,7 @@ class Leases:
         return len(self._held)
 
     def add(self, lease: JobLease, now: float, lock_s: float) -> None:
-        """A lease has come."""
+        """Add a new lease."""
         lease.leased_at = now
         lease.locked_until = now + lock_s
         self._held[lease] = None
@@ -79,7 +79,7 @@ class Leases:
                 lease.excused = sum(count < lease.deliveries for count in lost)
 
     def set_stage(self, lease: JobLease, stage: int) -> None:
-        """The lease is in another stage now."""
+        """Move the lease to another stage."""
         was, lease.stage = lease.stage, stage
         change = _UNFINISHED[stage] - _UNFINISHED[was]
         if change:
@@ -94,13 +94,13 @@ class Leases:
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
 
     def finish(self, lease: JobLease, is_settled: bool) -> None:
-        """It is settled; or nothing more is done about it: then its lock times out, and it is not excused for that."""
+        """The lease is settled, or left to expire, which is not excused."""
         lease.lost = lease.lost or not is_settled
         self.set_stage(lease, FINISHED)
 
     def mark_lost(self, lease: JobLease, is_excused: bool) -> bool:
-        """Its lock is gone. False when that changes nothing: it is over, or known to be lost. ``is_excused``: that
-        is no crash of the job's.
+        """Its lock is lost. False when it is finished or already known to be lost. ``is_excused``: the loss is not a
+        crash of the job.
         """
         if lease.lost:
             return False
@@ -133,11 +133,11 @@ class Leases:
 
     @property
     def settling_count(self) -> int:
-        """What is held and has ended, or will without a run."""
+        """Leases of jobs that have ended, or end without a run."""
         return len(self._held) - self.unfinished_count
 
     def running(self) -> list[JobLease]:
-        """Those whose jobs are with the pool."""
+        """Leases of jobs that are with the pool."""
         return [lease for lease in self._held if lease.stage == RUNNING]
 
     def take_renewable(self, now: float, lock_s: float) -> list[JobLease]:
@@ -148,25 +148,25 @@ class Leases:
         return leases
 
     def expired(self, now: float) -> list[JobLease]:
-        """Those whose locks have ended by our own clock."""
+        """Leases whose locks have expired by this worker's clock."""
         return [lease for lease in self._held if now >= lease.locked_until]
 
     # -- leases that are kept for a while -----------------------------------------------------------------------------
 
     def hold(self, lease: JobLease, until: float) -> None:
-        """Keep it until then."""
+        """Hold the lease until then."""
         self.set_stage(lease, HELD)
         heapq.heappush(self._holding, (until, next(self._holds), lease))
 
     def take_due(self, now: float) -> list[JobLease]:
-        """Those that have been held for long enough."""
-        found: list[JobLease] = []
+        """Leases whose hold has ended."""
+        due: list[JobLease] = []
         while self._holding and self._holding[0][0] <= now:
-            found.append(heapq.heappop(self._holding)[2])
-        return _not_lost(found)
+            due.append(heapq.heappop(self._holding)[2])
+        return _not_lost(due)
 
     def take_held(self, only_suspects: bool = False) -> list[JobLease]:
-        """All that are held."""
+        """All held leases."""
         held = [each for each in self._holding if not only_suspects or each[2].source.suspect]
         self._holding = [each for each in self._holding if only_suspects and not each[2].source.suspect]
         heapq.heapify(self._holding)
@@ -174,7 +174,7 @@ class Leases:
 
     @property
     def due_at(self) -> float:
-        """When the next one is to be released."""
+        """When the next hold ends."""
         return self._holding[0][0] if self._holding else float("inf")
 
 

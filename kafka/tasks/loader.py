@@ -32,15 +32,15 @@ def load(target: str, directory: str | None = None) -> App:
     module = _import(module_name, where)
     if not path:
         return _only_app(module_name, vars(module))
-    found: object = module
+    loaded: object = module
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(loaded, part):
             names = [name for name, value in vars(module).items() if isinstance(value, App)]
             raise LoadError(f"the module {module_name} has no {path!r}{did_you_mean(path, names)}")
-        found = getattr(found, part)
-    if not isinstance(found, App):
-        raise LoadError(f"{target} is not a kafka.tasks.App but a {type(found).__name__}")
-    return found
+        loaded = getattr(loaded, part)
+    if not isinstance(loaded, App):
+        raise LoadError(f"{target} is not a kafka.tasks.App but a {type(loaded).__name__}")
+    return loaded
 
 
 def _import(name: str, where: str) -> object:

@@ -32,10 +32,10 @@ LockLost        always                           DROP     --          --
 ==============  ===============================  =======  ==========  ========  =================
 
 Why a retry is not a RELEASE: the broker's delivery count rises with every hand-out, clean ones included, is capped at 5
-(at most 10), and the broker drops the record silently after it. So it is no attempt counter and no crash counter; a
-count of 2 or more on a queue is a suspicion, and only deliveries on the suspect topic, each of one job that starts at
-once, are counted as crashes. So nothing is released there: a suspect whose task is unknown is written anew, with its
-hand-outs to such workers in a header. FAILURE of InvalidRecord is written only where at least the id could be read.
+(at most 10), and the broker drops the record silently after it. So it counts neither attempts nor crashes; a count of 2
+or more on a queue makes a job a suspect, and only deliveries on the suspect topic, where each job starts at once, count
+as crashes. So nothing is released there: a suspect of an unknown task is produced again, with the number of such
+deliveries in a header. The FAILURE of InvalidRecord is written only if the id could be read.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ class JobCancelled:
 
 @dataclass(frozen=True, slots=True)
 class JobExpired:
-    """Its time had passed before it started."""
+    """It had expired before it started."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerCrashed:
-    """Whatever ran it died."""
+    """The process that ran it died."""
 
     error_info: ErrorInfo
 
@@ -107,7 +107,7 @@ LOST_CAUSES: dict[str, str] = {
     "frozen": "its process was stopped",
     "stopped": "the worker is stopping",
 }
-"""Causes of :class:`ChildLost`, and what they say to people."""
+"""Causes of :class:`ChildLost`, and their texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,12 @@ def _signal_name(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SuspectedCrash:
-    """Delivered before: perhaps its worker died while it held the job."""
+    """Delivered before: its worker may have died while it held the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """Leased but given back before it ran."""
+    """Leased and given back before it ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class UnknownTask:
 
 @dataclass(frozen=True, slots=True)
 class InvalidRecord:
-    """The record is no job."""
+    """The record is not a job."""
 
     cause: str
     text: str
@@ -300,8 +300,8 @@ def admit(
 
 
 def decide(outcome: Outcome, history: JobHistory, policy: JobPolicy, now_ms: int) -> JobDecision:
-    """The table of this module's docstring. ``history.crashes`` includes the crash that a Crashed outcome reports, and
-    not the one that a Lost reports."""
+    """The table of this module's docstring. ``history.crashes`` includes the crash of a WorkerCrashed outcome, but not
+    that of a ChildLost."""
     if isinstance(outcome, JobSucceeded):
         return _STORED if policy.store_result else _NOT_STORED
     if isinstance(outcome, AttemptFailed):
@@ -337,7 +337,7 @@ def decide(outcome: Outcome, history: JobHistory, policy: JobPolicy, now_ms: int
 
 
 def _final(outcome: AttemptFailed, history: JobHistory, policy: JobPolicy, now_ms: int) -> str:
-    """The cause for which a failed job is not tried again; empty when it is."""
+    """Why a failed job is not retried; empty when it is."""
     if policy.max_attempts is None:
         return "error"
     if not outcome.listed:

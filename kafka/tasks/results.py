@@ -69,10 +69,10 @@ class StateRecord(NamedTuple):
         if self.state is JobState.SUCCESS:
             return {}
         try:
-            found = json.loads(self.value or b"{}")
+            value = json.loads(self.value or b"{}")
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return value if isinstance(value, dict) else {}
 
 
 def is_late(job_id: str, now_ms: int) -> bool:
@@ -95,18 +95,18 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
     """The state record in a record, or None for a record of another kind (no ``state`` header, or a state of a later
     release); :class:`BadRecord` when it is damaged.
     """
-    found = dict(headers)
-    raw = found.get("state")
+    by_name = dict(headers)
+    raw = by_name.get("state")
     if raw is None:
         return None
     try:
-        numbers = found.get("attempt"), found.get("delivery")
+        numbers = by_name.get("attempt"), by_name.get("delivery")
         if len(raw) > MOST_SHORTENED or any(len(number or b"") > MOST_DIGITS for number in numbers):
             raise ValueError("a header is too long")  # the cache keeps what it is asked
-        said = _parse_headers(raw, *numbers)
-        if said is None:
+        parsed = _parse_headers(raw, *numbers)
+        if parsed is None:
             return None
-        state, attempt, delivery = said
+        state, attempt, delivery = parsed
         job_id = str(key or b"", "ascii")
     except ValueError as error:
         raise BadRecord("bad-state", f"malformed state record: {str(error)[:MOST_SHORTENED]}") from None

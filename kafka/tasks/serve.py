@@ -95,12 +95,12 @@ def run_worker(
     what ended its membership in a queue's group, if that is why it stopped; :class:`kafka.tasks.errors.PoolFailed` when
     no child has ever come up.
     """
-    wanted = check_queues(app, queues)
+    names = check_queues(app, queues)
     check_pool(pool)
     if loop is None:
         with contextlib.closing(make_loop()) as own:
             return run_worker(
-                app, wanted, pool, concurrency, own, on_start, settings=settings, health=health, is_alone=is_alone
+                app, names, pool, concurrency, own, on_start, settings=settings, health=health, is_alone=is_alone
             )
     settings = filled(settings or PoolSettings(concurrency, kill_grace=app.settings.kill_grace), app)
     backend = app.backend()
@@ -112,7 +112,7 @@ def run_worker(
         settings.timeout,
         settings.soft_timeout,
     )
-    worker = Worker(app.tasks, app.names, wanted, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop)
+    worker = Worker(app.tasks, app.names, names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop)
     with contextlib.ExitStack() as ends:
         ends.callback(app.close)
         if threading.current_thread() is threading.main_thread():
@@ -120,19 +120,19 @@ def run_worker(
         any_loop: Any = loop  # pools of processes watch descriptors on it
         slots = make_pool(pool, settings, partial(loop.call_soon_threadsafe, worker.finished), any_loop)
         ends.callback(slots.stop, 0.0)
-        monitor = Monitor(app.name, wanted, pool, worker, loop)
+        monitor = Monitor(app.name, names, pool, worker, loop)
         ends.callback(monitor.close)
         if health is not None:
             monitor.listen(health)
         if is_alone:
             reduce_collections() if pool in PROCESS_POOLS else show_jobs()
-        worker_backend = backend.worker_backend(loop, wanted, worker)
+        worker_backend = backend.worker_backend(loop, names, worker)
         worker.start(worker_backend, slots)
         monitor.start(slots, worker_backend)
         log.info(
             "worker started: app %s, queues %s, pool %s with %d slots",
             app.name,
-            ", ".join(wanted),
+            ", ".join(names),
             pool,
             slots.concurrency,
         )

@@ -1,7 +1,7 @@
 """The topics that a worker leases from: their buffers, how many more jobs to ask each for, and who starts next.
 
 :class:`RuntimeEstimate` says how many jobs a queue may hold, :class:`Suspects` how many of those; this shares them out
-between the queues and tells the delivery, once for each change.
+between the queues and notifies the delivery, once for each change.
 """
 
 from __future__ import annotations

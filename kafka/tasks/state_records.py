@@ -80,8 +80,8 @@ class StateRecords:
         more than a job has.
         """
         death = DeadLetter(outcome.cause, "BadRecord", outcome.text, "", self._host, now_ms, lease.origin)
-        kept = _without_dead_headers(lease.headers) if len(lease.headers) <= MOST_HEADERS else []
-        return OutgoingRecord(self._names.dead(lease.source.queue), lease.value, None, kept + death.headers())
+        kept_headers = _without_dead_headers(lease.headers) if len(lease.headers) <= MOST_HEADERS else []
+        return OutgoingRecord(self._names.dead(lease.source.queue), lease.value, None, kept_headers + death.headers())
 
     def without_payload(self, record: OutgoingRecord) -> OutgoingRecord:
         """The dead record of what is no job, without its value and its own headers: it says where those are."""

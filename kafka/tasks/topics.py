@@ -205,10 +205,10 @@ def ensure_topics(
     ``create=False``: a missing one is a :class:`KafkaConfigurationError` that tells how to make it. A topic that exists
     and differs in what the queue relies on is an error when jobs or results could be lost by it, and a warning else.
     """
-    wanted = {plan.name: plan for plan in plans}
-    there = dict(admin.existing(wanted))
-    for name, plan in wanted.items():
-        if name in there:
+    by_name = {plan.name: plan for plan in plans}
+    existing = dict(admin.existing(by_name))
+    for name, plan in by_name.items():
+        if name in existing:
             continue
         if not create:
             settings = " ".join(f"--config {key}={value}" for key, value in sorted(plan.configs.items()))
@@ -218,10 +218,10 @@ def ensure_topics(
             )
         try:
             admin.create(plan)
-            there[name] = plan.partitions
+            existing[name] = plan.partitions
         except TopicAlreadyExistsError:
-            there[name] = admin.existing([name]).get(name, plan.partitions)
-    return {name: _check(wanted[name], partitions, admin.configs(name), warn) for name, partitions in there.items()}
+            existing[name] = admin.existing([name]).get(name, plan.partitions)
+    return {name: _check(by_name[name], partitions, admin.configs(name), warn) for name, partitions in existing.items()}
 
 
 def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> ExistingTopic:

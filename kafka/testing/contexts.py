@@ -1,4 +1,4 @@
-"""Context managers: a broker for a block, and a worker of a task queue for a block."""
+"""Context managers: a broker, and a worker of a task queue."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DRAIN_S = 30.0
 
 @contextlib.contextmanager
 def embedded_broker(*, in_process: bool = True, **options: Any) -> Iterator[EmbeddedBroker]:
-    """A broker that runs while the block does: in a thread of the test's process, for quickness, unless
-    ``in_process`` says otherwise. ``options`` are those of :class:`~kafka.testing.EmbeddedBroker`."""
+    """A broker that runs during the block, in a thread of the test's process unless ``in_process`` is False.
+    ``options`` are those of :class:`~kafka.testing.EmbeddedBroker`."""
     with EmbeddedBroker(in_process=in_process, **options) as broker:
         yield broker
 
@@ -51,10 +51,10 @@ class RunningWorker:
         return dict(self._worker.counts)
 
     def drain(self, timeout: float = DRAIN_S) -> None:
-        """Until nothing is left in its queues: all jobs have ended, those too that failed and were tried again, or that
-        others have enqueued meanwhile. KafkaTimeoutError; the worker's own error when it ends before."""
+        """Wait until its queues are empty: all jobs have ended, including retries and jobs that jobs have enqueued.
+        KafkaTimeoutError; the worker's own error when it ends before."""
         if self._broker is None:
-            raise IllegalStateError("give running_worker() the broker: only it knows what is left in the queues")
+            raise IllegalStateError("drain() needs running_worker(broker=...): the broker knows how many jobs are left")
         self._app.flush(timeout)
         names = self._app.names
         topics = [topic for queue in self._queues for topic in (names.queue(queue), names.suspect(queue))]
@@ -64,7 +64,8 @@ class RunningWorker:
             self._raise_error()
 
     def stop(self, timeout: float = DRAIN_S) -> dict[str, int]:
-        """Let it stop as SIGTERM does, and wait for that; its counts. Raises what has ended it, if it ended itself."""
+        """Stop it, as SIGTERM does, and wait for its end; returns its counts. Raises the error that ended it, if
+        any."""
         if self._thread.is_alive() and not self._is_stopping:
             self._is_stopping = True
             with contextlib.suppress(RuntimeError):  # the loop was quicker

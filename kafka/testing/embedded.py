@@ -1,6 +1,6 @@
 """One broker for a test: started, killed, paused, and given faults to produce.
 
-The broker is a process of its own (``launch.py``), so that it can be killed and shares no interpreter with the test;
+The broker is a process of its own, so that it can be killed and shares no interpreter with the test;
 ``in_process=True`` runs it in a thread instead, which starts faster and cannot be killed. Both have the same remote
 control (``instruments.py``), made anew for each start, over which ``faults``, ``clock`` and ``requests`` work
 (``instruments.py``).
@@ -93,7 +93,7 @@ def launch(
 
 
 def next_line(process: subprocess.Popen[bytes]) -> str:
-    """The next line that it says; what there is of it when it has ended, or said nothing for long."""
+    """The next line of its output; a part of it when the process has ended, or has been silent for long."""
     assert process.stdout is not None
     give_up_at = time.monotonic() + START_TIMEOUT_S
     line = b""
@@ -108,7 +108,7 @@ def next_line(process: subprocess.Popen[bytes]) -> str:
 
 
 def port_of(place: str) -> int:
-    """Of a text that ends with ``:PORT``."""
+    """The port of a text that ends with ``:PORT``."""
     return int(place.rpartition(":")[2])
 
 
@@ -122,9 +122,9 @@ def _secret_file(directory: str, name: str, text: str) -> str:
     return path
 
 
-def ensure_topics(bootstrap: str, wanted: Mapping[str, int]) -> None:
-    """Make topics with so many partitions, but for those that are there already."""
-    topics = [NewTopic(name, partitions, 1) for name, partitions in wanted.items()]
+def ensure_topics(bootstrap: str, partition_counts: Mapping[str, int]) -> None:
+    """Create topics with so many partitions, except existing ones."""
+    topics = [NewTopic(name, partitions, 1) for name, partitions in partition_counts.items()]
     with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
         for topic in admin.create_topics(topics, raise_errors=False)["topics"]:
             if topic["error_code"] not in (0, TopicAlreadyExistsError.errno):
@@ -139,7 +139,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[st
 
 
 def fill(bootstrap: str, topic: str, values: Iterable[bytes | str], partition: int | None) -> int:
-    """Write records with these values; how many there were."""
+    """Write records with these values; returns their number."""
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         futures = [
             producer.send(topic, value.encode() if isinstance(value, str) else value, partition=partition)
@@ -152,37 +152,37 @@ def fill(bootstrap: str, topic: str, values: Iterable[bytes | str], partition: i
 
 
 def records(bootstrap: str, topic: str, at_least: int, timeout_s: float) -> list[ConsumerRecord]:
-    """All committed records up to the end of now, and at least so many, partition by partition."""
-    found: list[ConsumerRecord] = []
+    """All committed records up to the current end, and at least so many, partition by partition."""
+    collected: list[ConsumerRecord] = []
     give_up_at = time.monotonic() + timeout_s
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
     with contextlib.closing(consumer):
-        wanted = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-        if not wanted:
+        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+        if not partitions:
             raise UnknownTopicOrPartitionError(f"no topic {topic}")
-        consumer.assign(wanted)
-        consumer.seek_to_beginning(*wanted)
-        ends = consumer.end_offsets(wanted)
-        while len(found) < at_least or any(consumer.position(each) < end for each, end in ends.items()):
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        ends = consumer.end_offsets(partitions)
+        while len(collected) < at_least or any(consumer.position(each) < end for each, end in ends.items()):
             left_s = give_up_at - time.monotonic()
             if left_s <= 0:
-                wish = f"there are {len(found)} records, not {at_least}," if at_least else "not all could be read"
+                wish = f"there are {len(collected)} records, not {at_least}," if at_least else "not all could be read"
                 raise KafkaTimeoutError(f"{topic}: {wish} after {timeout_s:g} s")
             for batch in consumer.poll(timeout_ms=min(left_s, 1.0) * 1000).values():
-                found += batch
-    return sorted(found, key=lambda record: (record.partition, record.offset))
+                collected += batch
+    return sorted(collected, key=lambda record: (record.partition, record.offset))
 
 
 READ_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 1.0
-"""Between a process's last word and its end."""
+"""Time limit from the last line of output to the end of the process."""
 
 _WRONG_USE: Final = 2
 """The exit code of ``python -m kafka broker`` for settings that it refuses."""
 
 DEFAULT_SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "connections.max.idle.ms": "-1"}
-"""Where a test's broker is not like Kafka's: tests should not wait 3 s for more consumers to come (Kafka's own
+"""Defaults that differ from Kafka's: tests should not wait 3 s for more consumers to join (Kafka's own
 configuration for development says the same), and a test that sets the broker's clock forward keeps its connections."""
 
 
@@ -233,14 +233,14 @@ class EmbeddedBroker:
         self._thread: threading.Thread | None = None
         self._is_paused = False
         self.log_path = os.path.join(self.data_dir, "broker.log")
-        """What the broker's process says on stderr."""
+        """The file with the stderr of the broker's process."""
         self._channel: ControlConnection | None = None
         self.faults = Faults(self._connected, can_kill=not in_process)
-        """What is to go wrong; see :mod:`kafka.broker.faults`."""
+        """Faults; see :mod:`kafka.broker.faults`."""
         self.clock = BrokerClock(self._connected)
         """The broker's time, to be set forward or stopped."""
         self.requests = Requests(self._connected)
-        """What it has been asked since its start."""
+        """The requests since its start."""
         self.pushed = PushedMetrics(self._connected)
         """The metrics that clients have pushed, and which they are asked for."""
 
@@ -262,7 +262,7 @@ class EmbeddedBroker:
     def secure_bootstrap(self) -> str:
         """The same of the listener that ``security`` has made."""
         if not self._secure_port:
-            raise IllegalStateError("the broker was given no security=, or has not been started")
+            raise IllegalStateError("the broker has no security=, or has not been started")
         return f"127.0.0.1:{self._secure_port}"
 
     @property
@@ -279,7 +279,7 @@ class EmbeddedBroker:
     # -- start and end -----------------------------------------------------------------------------------------------
 
     def start(self) -> EmbeddedBroker:
-        """Start it, and come back when it listens. KafkaConfigurationError when it refuses its settings,
+        """Start it and wait until it listens. KafkaConfigurationError when it refuses its settings,
         EmbeddedBrokerError with the end of its log when it ends for another reason, KafkaTimeoutError."""
         if self.is_running:
             raise IllegalStateError("the broker is running already")
@@ -302,7 +302,7 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """End it well, as SIGTERM does. Nothing when it does not run."""
+        """Stop it, as SIGTERM does; no effect when it is not running."""
         if self._running is not None and self._thread is not None:
             self.resume()
             self._running.stop()
@@ -320,14 +320,14 @@ class EmbeddedBroker:
             self._reap()
 
     def kill(self) -> None:
-        """End it as ``kill -9`` does: nothing is flushed, nothing said."""
+        """Kill it, as ``kill -9`` does."""
         process = self._own_process()
         process.kill()
         process.wait()
         self._reap()
 
     def wait_ended(self, timeout: float = STOP_TIMEOUT_S) -> None:
-        """Until it has ended by itself: a fault kills it. KafkaTimeoutError."""
+        """Wait until it has ended by itself, for example killed by a fault. KafkaTimeoutError."""
         if self._process is not None:
             try:
                 self._process.wait(timeout)
@@ -336,12 +336,12 @@ class EmbeddedBroker:
             self._reap()
 
     def restart(self) -> None:
-        """Start it again on the same directory and port, after it has ended well if it still ran."""
+        """Stop it if it is running, and start it again on the same directory and port."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """Stop it in its tracks (SIGSTOP, for a process): connections stand, nothing answers."""
+        """Suspend it (SIGSTOP, for a process): connections stay open, it does not respond."""
         if self._running is not None:
             running(self._connected).ask("pause")
         else:
@@ -358,8 +358,7 @@ class EmbeddedBroker:
             self._is_paused = False
 
     def log_tail(self, lines: int = 20) -> list[str]:
-        """The last lines of what its process has said; none of a broker in the test's own process, which logs as the
-        test does."""
+        """The last lines of its process's log; none for a broker in the test's own process, which logs there."""
         try:
             with open(self.log_path, encoding="utf-8", errors="replace") as file:
                 return list(collections.deque((line.rstrip() for line in file), lines))
@@ -369,21 +368,21 @@ class EmbeddedBroker:
     # -- what it does to clients -------------------------------------------------------------------------------------
 
     def disconnect_all(self) -> int:
-        """End all connections that stand, by a reset; how many there were. New ones are welcome."""
+        """Reset all open connections; returns their number. New ones are accepted."""
         return int(running(self._connected).ask("disconnect_all"))
 
     def refuse_connections(self) -> None:
-        """From now on, end new connections as soon as they stand; those that stand already go on."""
+        """Close new connections at once from now on; open ones continue."""
         running(self._connected).ask("refuse", refuse=True)
 
     def accept_connections(self) -> None:
-        """Welcome new connections again."""
+        """Accept new connections again."""
         running(self._connected).ask("refuse", refuse=False)
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> str:
-        """Make a topic, and give its name. ``configs``: settings with ``_`` for ``.``, as in ``retention_ms=1000``."""
+        """Create a topic; returns its name. ``configs``: settings with ``_`` for ``.``, as in ``retention_ms=1000``."""
         create_topic(self._running_at(), name, partitions, configs)
         return name
 
@@ -397,7 +396,7 @@ class EmbeddedBroker:
         return records(self._running_at(), topic, at_least, timeout)
 
     def close(self) -> None:
-        """End it, and remove its directory if that was a temporary one."""
+        """Stop it, and remove a temporary directory."""
         self.stop()
         if self._temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
@@ -411,7 +410,7 @@ class EmbeddedBroker:
         self.close()
 
     def wait_drained(self, shares: Sequence[tuple[str, str]], timeout: float = READ_TIMEOUT_S) -> None:
-        """Until the share groups have settled every record: ``shares`` are (group, topic). KafkaTimeoutError."""
+        """Wait until the share groups have settled every record: ``shares`` are (group, topic). KafkaTimeoutError."""
         try:
             running(self._connected).ask("wait_drained", timeout, shares=list(shares))
         except KafkaTimeoutError:
@@ -422,17 +421,17 @@ class EmbeddedBroker:
 
     def _connected(self) -> ControlConnection | None:
         if self._is_paused and self._process is not None:
-            raise IllegalStateError("the broker's process is stopped, so it can be told nothing: resume() it first")
+            raise IllegalStateError("the broker's process is paused: resume() it first")
         channel = self._channel
         return channel if channel is not None and channel.is_open else None
 
     def _running_at(self) -> str:
-        """Its address; an error at once, and not when a client gives up, if the broker does not run."""
+        """Its address; an error at once, and not at a client's time-out, if the broker is not running."""
         running(self._connected)
         return self.bootstrap
 
     def _let_go(self) -> None:
-        """Close the line to a broker that has ended, after taking in what it said last."""
+        """Close the control connection of a broker that has ended, after reading its last messages."""
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.drain()

@@ -20,15 +20,15 @@ from kafka.broker import ApiName, FaultRuleBuilder, Rule, SeenRequest, Telemetry
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
 
 ANSWER_TIMEOUT_S = 20.0
-"""For a command's answer; a broker that is stopped or hangs sends none."""
+"""Time limit of a command's response; a paused or blocked broker sends none."""
 
 
 class BrokerGoneError(IllegalStateError):
-    """The broker has ended, so it cannot be asked."""
+    """The broker has ended."""
 
 
 class _PendingCommand:
-    """A command without an answer yet."""
+    """A command without a response yet."""
 
     __slots__ = ("answer", "come")
 
@@ -61,7 +61,7 @@ class ControlConnection:
         return self._is_open
 
     def post(self, command: str, **values: Any) -> None:
-        """Send a command and wait for nothing; a broker that has not begun to serve does it first."""
+        """Send a command without waiting; a starting broker executes it before its first request."""
         self._send(command, values, None)
 
     def ask(self, command: str, timeout_s: float = ANSWER_TIMEOUT_S, **values: Any) -> Any:
@@ -140,7 +140,7 @@ class ControlConnection:
 
 
 WAIT_S = 20.0
-"""How long the waits of this module wait when they are not told."""
+"""Default time limit of the waits of this module."""
 
 ConnectionGetter = Callable[[], "ControlConnection | None"]
 """Returns the connection to the broker; None while none runs."""
@@ -151,7 +151,7 @@ class Fault:
 
     def __init__(self, faults: Faults, number: int, rule: Rule) -> None:
         self.rule = rule
-        """What was asked for."""
+        """The fault."""
         self._faults = faults
         self._number = number
         self._seen = 0
@@ -159,33 +159,33 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it has struck."""
+        """How many requests the rule has matched."""
         self._refresh()
         return self._hits
 
     @property
     def seen(self) -> int:
-        """How many requests it was for, those included that it let pass (``nth``, ``every``, ...)."""
+        """How many requests it applied to, including those that it let pass (``nth``, ``every``, ...)."""
         self._refresh()
         return self._seen
 
     def wait(self, n: int = 1, timeout: float = WAIT_S) -> None:
-        """Until it has struck ``n`` times. KafkaTimeoutError after ``timeout`` seconds; BrokerGoneError when the broker
-        ends before."""
+        """Wait until the rule has matched ``n`` times. KafkaTimeoutError after ``timeout`` seconds; BrokerGoneError
+        when the broker ends before."""
         if self.hits >= n:
             return
         try:
             self._faults.ask("wait_hits", timeout, number=self._number, count=n)
         except KafkaTimeoutError:
             raise KafkaTimeoutError(
-                f"{self.rule} has struck {self.hits} times within {timeout:g} s, not {n}"
+                f"{self.rule} matched {self.hits} times within {timeout:g} s, not {n}"
             ) from None
         except BrokerGoneError:
             if self._hits < n:  # what it said last has come by now
                 raise
 
     def remove(self) -> None:
-        """Let it strike no more. Nothing when it is removed already."""
+        """Remove the rule; no effect when it is removed already."""
         self._faults.remove(self)
 
     def __enter__(self) -> Fault:
@@ -206,7 +206,7 @@ class Fault:
 
 
 class Faults(FaultRuleBuilder[Fault]):
-    """What is to go wrong: see ``kafka.broker.faults`` for the whole vocabulary. Before the broker's start, too."""
+    """Adds faults: see ``kafka.broker.faults`` for all of them. Also works before the broker's start."""
 
     def __init__(self, connected: ConnectionGetter, *, can_kill: bool) -> None:
         self._connected = connected
@@ -250,10 +250,10 @@ class Faults(FaultRuleBuilder[Fault]):
             self.remove(fault)
 
     def ask(self, command: str, timeout: float = WAIT_S, **values: Any) -> Any:
-        """Ask the broker; BrokerGoneError when none runs."""
+        """Send the broker a command; BrokerGoneError when none is running."""
         channel = self._connected()
         if channel is None:
-            raise BrokerGoneError("the broker does not run")
+            raise BrokerGoneError("the broker is not running")
         return channel.ask(command, timeout, **values)
 
     def _told(self, counts: dict[int, tuple[int, int]]) -> None:
@@ -263,13 +263,13 @@ class Faults(FaultRuleBuilder[Fault]):
                 fault._count(seen, hits)
 
     def _renew(self, channel: ControlConnection) -> None:
-        """Tell a broker that is about to start."""
+        """Send the state to a starting broker."""
         for number, fault in self._in_force.items():
             channel.post("add", number=number, rule=fault.rule.to_json(), seen=fault._seen, hits=fault._hits)
 
 
 class Requests:
-    """What the broker has been asked since its start, the last 10,000 requests: a sequence of
+    """The last 10,000 requests since the broker's start: a sequence of
     :class:`~kafka.broker.SeenRequest` when iterated over."""
 
     def __init__(self, connected: ConnectionGetter) -> None:
@@ -278,13 +278,13 @@ class Requests:
     def find(
         self, api: ApiName | None = None, *, client_id: str | None = None, topic: str | None = None, after: int = 0
     ) -> list[SeenRequest]:
-        """Those of an API, a client, a topic; None: any. ``after``: only those with a higher number."""
-        found = self._channel().ask("requests", after=after, **_match(api, client_id, topic))
-        return [SeenRequest.from_json(each) for each in found]
+        """The requests of an API, a client, a topic; None: any. ``after``: only those with a higher number."""
+        entries = self._channel().ask("requests", after=after, **_match(api, client_id, topic))
+        return [SeenRequest.from_json(each) for each in entries]
 
     @property
     def count(self) -> int:
-        """How many there were since the start; the number of the last one."""
+        """The number of requests since the start, which is the number of the last one."""
         return int(self._channel().ask("request_count"))
 
     def wait(
@@ -297,15 +297,15 @@ class Requests:
         topic: str | None = None,
         after: int = 0,
     ) -> list[SeenRequest]:
-        """Until there are ``n`` such requests, and these. Also at once, for earlier ones: give ``after=requests.count``
+        """Wait for ``n`` such requests and return them. Earlier ones count: give ``after=requests.count``
         for new ones only. KafkaTimeoutError."""
         match = _match(api, client_id, topic)
         try:
-            found = self._channel().ask("wait_requests", timeout, count=n, after=after, **match)
+            entries = self._channel().ask("wait_requests", timeout, count=n, after=after, **match)
         except KafkaTimeoutError:
             shown = ", ".join(f"{name}={value!r}" for name, value in match.items()) or "any"
             raise KafkaTimeoutError(f"there were no {n} requests with {shown} within {timeout:g} s") from None
-        return [SeenRequest.from_json(each) for each in found]
+        return [SeenRequest.from_json(each) for each in entries]
 
     def clear(self) -> None:
         """Forget them. Their numbers go on."""
@@ -323,24 +323,24 @@ class Requests:
 
 class BrokerClock:
     """The broker's time, and only the broker's: locks, sessions, transactions, retention and the waits of fetches go by
-    it. Clients go by the machine's; a member that lives misses its heartbeats when the broker's hour leaps ahead.
+    it. Clients use the machine's clock: a member misses its heartbeats when the broker's clock moves far ahead.
     """
 
     def __init__(self, connected: ConnectionGetter) -> None:
         self._connected = connected
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass at once. What is due meanwhile is done in its order, and has been done on return."""
+        """Move the clock by ``seconds``. Everything that becomes due has been done, in order, on return."""
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < 10**10:
-            raise IllegalArgumentError(f"a clock is set forward by seconds from 0 on, not {seconds!r}")
+            raise IllegalArgumentError(f"advance() takes a number of seconds from 0 on, not {seconds!r}")
         self._channel().ask("advance", seconds=seconds)
 
     def freeze(self) -> None:
-        """Let it stand: nothing becomes due by itself. :meth:`advance` moves it all the same."""
+        """Stop the clock; only :meth:`advance` moves it."""
         self._channel().ask("freeze")
 
     def resume(self) -> None:
-        """Let it go on from where it stands."""
+        """Let the clock continue."""
         self._channel().ask("unfreeze")
 
     @property
@@ -350,7 +350,7 @@ class BrokerClock:
 
     @property
     def monotonic(self) -> float:
-        """The broker's monotonic time, in seconds from no instant in particular."""
+        """The broker's monotonic time, in seconds from an arbitrary instant."""
         return float(self._channel().ask("now")[0])
 
     def _channel(self) -> ControlConnection:
@@ -358,7 +358,7 @@ class BrokerClock:
 
 
 class PushedMetrics:
-    """What clients have pushed to a broker with ``telemetry=True`` (KIP-714), and what they are asked to push."""
+    """Metrics that clients have pushed to a broker with ``telemetry=True`` (KIP-714), and the subscriptions."""
 
     def __init__(self, connected: ConnectionGetter) -> None:
         self._connected = connected
@@ -375,7 +375,7 @@ class PushedMetrics:
         running(self._connected).ask("subscribe_metrics", name=name, values=values)
 
     def unsubscribe(self, name: str = "test") -> None:
-        """Take it back."""
+        """Remove the subscription."""
         running(self._connected).ask("subscribe_metrics", name=name, values={})
 
     def tell_totals(self, *, as_delta: bool) -> None:
@@ -394,7 +394,7 @@ class PushedMetrics:
     ) -> list[TelemetryPush]:
         """The last pushes of each client (100 at most) that match, the oldest first; waits until there are ``n``.
         KafkaTimeoutError. Their ``metrics`` are OpenTelemetry's ``MetricsData``, not compressed."""
-        found = running(self._connected).ask(
+        entries = running(self._connected).ask(
             "pushes",
             timeout,
             count=n,
@@ -402,17 +402,17 @@ class PushedMetrics:
             client_instance_id=None if client_instance_id is None else client_instance_id.hex,
             is_terminating=is_terminating,
         )
-        return [TelemetryPush.from_json(each) for each in found]
+        return [TelemetryPush.from_json(each) for each in entries]
 
 
 def running(connected: ConnectionGetter) -> ControlConnection:
-    """The line to a broker that runs; BrokerGoneError."""
+    """The connection to the running broker; BrokerGoneError without one."""
     channel = connected()
     if channel is None:
-        raise BrokerGoneError("the broker does not run")
+        raise BrokerGoneError("the broker is not running")
     return channel
 
 
 def _match(api: ApiName | None, client_id: str | None, topic: str | None) -> dict[str, Any]:
-    found = {"api": None if api is None else api_name(api), "client_id": client_id, "topic": topic}
-    return {name: value for name, value in found.items() if value is not None}
+    filters = {"api": None if api is None else api_name(api), "client_id": client_id, "topic": topic}
+    return {name: value for name, value in filters.items() if value is not None}

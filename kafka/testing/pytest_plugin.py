@@ -46,11 +46,11 @@ from kafka.testing.embedded import EmbeddedBroker
 REQUESTS = 10
 LOG_LINES = 20
 ANSWER_S = 2.0
-"""A broker that hangs is not waited for: the test has failed already."""
+"""Time limit for a blocked broker: the test has failed already."""
 
 
 def broker_address(broker: EmbeddedBroker) -> str:
-    """Where it is, and whether it is there still."""
+    """Its address, and whether it is running."""
     return broker.bootstrap if broker.is_running else f"{broker.bootstrap}, which has ended"
 
 
@@ -93,7 +93,7 @@ def kafka_broker(request: pytest.FixtureRequest, kafka_broker_options: dict[str,
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """No test leaves its faults to the next one."""
+    """Remove the faults of each test."""
     broker = item.session.stash.get(_BROKER, None)
     if broker is not None and broker.faults.rules:
         broker.faults.clear()
@@ -101,7 +101,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A failure's report has what the brokers know of it."""
+    """Add the state of the brokers to the report of a failed test."""
     report = yield
     if report.failed:
         brokers = list(item.stash.get(_OWN, ()))

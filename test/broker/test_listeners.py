@@ -227,7 +227,7 @@ def test_strangers_get_no_answer_to_anything_else(world, request_of):
         assert client.is_ended
 
 
-def test_versions_are_told_once_to_a_stranger(world):
+def test_versions_are_sent_once_to_an_unauthenticated_client(world):
     client = world.connect(SASL_PORT)
     assert client.ask(VERSIONS).error_code == 0
     assert client.ask(VERSIONS) is None
@@ -393,7 +393,7 @@ def test_a_session_may_be_renewed_even_after_its_end(world):
     assert client.ask(METADATA).brokers
 
 
-def test_old_clients_are_not_told_of_the_end_and_meet_it(world):
+def test_old_clients_do_not_get_the_end_and_meet_it(world):
     client = world.connect(SHORT_PORT)
     assert client.log_in(PlainClient("carol", "carol-secret"), version=0).session_lifetime_ms == 0
     world.run(lambda: False, 3.1)
@@ -482,7 +482,7 @@ def test_tls_to_a_port_without_is_one_line_in_the_log(world, trusting, caplog):
 # -- what clients are told -------------------------------------------------------------------------------------------
 
 
-def test_each_listener_tells_its_own_address(world, trusting):
+def test_each_listener_returns_its_own_address(world, trusting):
     for port, told in ((PLAIN_PORT, ("broker", 1)), (SSL_PORT, ("broker", 2)), (SASL_PORT, ("outside.example", 9094))):
         client = world.connect(port, trusting if port == SSL_PORT else None)
         if port == SASL_PORT:
@@ -574,7 +574,7 @@ SSL = {"listeners": "SSL://:0"}
         ({**SSL, "ssl.keystore.type": "JKS", "ssl.keystore.location": "x"}, "ssl.keystore.type=JKS is not read here"),
         ({**SSL, "ssl.keystore.location": "/nowhere/x.pem"}, "ssl.keystore.location cannot be read: No such file"),
         ({**SSL, "ssl.keystore.key": "x"}, "belong together"),
-        ({**SSL, "ssl.keystore.key": "hush", "ssl.keystore.certificate.chain": "hush"}, "there is no certificate in"),
+        ({**SSL, "ssl.keystore.key": "hush", "ssl.keystore.certificate.chain": "hush"}, "contains no certificate"),
         ({**SSL, "ssl.enabled.protocols": "SSLv3"}, "String must be one of: TLSv1.2, TLSv1.3"),
         ({**SSL, "ssl.client.auth": "maybe"}, "String must be one of"),
         (SASL, "GSSAPI is not to be had here; set it to some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
@@ -602,7 +602,7 @@ def test_a_setting_that_cannot_be_is_one_line_at_the_start(given, text):
         ("org.example.Other required;", f"is for the login module {MODULE}"),
     ],
 )
-def test_a_jaas_text_that_cannot_be_is_told_without_its_secrets(jaas, text):
+def test_a_jaas_text_that_cannot_be_is_reported_without_its_secrets(jaas, text):
     config = BrokerConfig(
         {
             **SASL,
@@ -630,11 +630,11 @@ def test_jaas_texts_are_read_as_java_reads_them():
     [
         ("server_locked", None, "is encrypted, and no password is given"),
         ("server_locked", "hush", "is encrypted, and the password for it is wrong"),
-        ("server", None, "there is no private key in ssl.keystore.location"),
-        ("server_key", None, "there is no certificate in ssl.keystore.location"),
+        ("server", None, "ssl.keystore.location contains no private key"),
+        ("server_key", None, "ssl.keystore.location contains no certificate"),
     ],
 )
-def test_a_key_that_cannot_be_used_is_told_why(certificates, file, password, text):
+def test_an_unusable_key_is_an_error_that_says_why(certificates, file, password, text):
     given = {**SSL, "ssl.keystore.type": "PEM", "ssl.keystore.location": getattr(certificates, file)}
     if password is not None:
         given["ssl.key.password"] = password
@@ -712,7 +712,7 @@ def test_nothing_secret_is_in_the_command_line_of_an_embedded_broker():
                 assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
-def test_security_that_does_not_fit_together_is_told():
+def test_security_that_does_not_fit_together_is_reported():
     for security, text in (
         (BrokerSecurity("SASL_PLAINTEXT"), "needs users"),
         (BrokerSecurity("SSL"), "needs a certificate"),

@@ -42,7 +42,7 @@ def test_rounds_back_off_and_double(world: World) -> None:
     assert waits == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6])
 
 
-def test_who_hears_of_no_error_is_told_by_the_log_that_nobody_is_there_once_each_time(
+def test_without_an_error_the_log_says_once_each_time_that_no_broker_is_reachable(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     quiet, client = world.client("nowhere:1"), world.client("nowhere:1")

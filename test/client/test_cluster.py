@@ -109,7 +109,7 @@ def test_a_topic_made_anew_begins_with_its_own_epochs(cluster: ClusterMetadata) 
     assert cluster.topic_name_for_id(ID) is None and cluster.topic_name_for_id(other) == "jobs"
 
 
-def test_a_leader_told_on_the_side_counts_when_its_epoch_is_newer(cluster: ClusterMetadata) -> None:
+def test_a_leader_hint_counts_when_its_epoch_is_newer(cluster: ClusterMetadata) -> None:
     refresh(cluster, response(topic("jobs", partition(0, 1, 5))))
     assert not cluster.update_partition_leader(JOBS0, 2, 5)
     assert cluster.update_partition_leader(JOBS0, 2, 6)
@@ -211,7 +211,7 @@ def test_a_new_topic_needs_another_refresh_than_the_one_under_way_and_no_waiting
     assert cluster.add_topic("jobs").is_done  # no news
 
 
-def test_the_request_asks_for_what_is_wanted_in_each_versions_words(cluster: ClusterMetadata) -> None:
+def test_the_request_has_the_fields_of_each_version(cluster: ClusterMetadata) -> None:
     def topics(version: int) -> list[str | None] | None:
         request = cluster.metadata_request().build(version)
         assert isinstance(request, MetadataRequest)
@@ -260,7 +260,7 @@ def test_topics_of_a_pattern_are_not_created_by_asking_for_them(cluster: Cluster
     assert asked(cluster, 9) == (["found"], True)
 
 
-def test_a_topic_wanted_by_name_beside_a_patterns_is_created_by_a_request_of_its_own(cluster: ClusterMetadata) -> None:
+def test_a_topic_requested_by_name_beside_a_patterns_is_created_by_its_own_request(cluster: ClusterMetadata) -> None:
     found = {"found", "gone"}
     cluster.exclude_from_creation(found.__contains__)
     cluster.set_topics(["found", "gone", "mine"])
@@ -293,7 +293,7 @@ def test_listeners_hear_of_each_update_until_they_are_removed(cluster: ClusterMe
         cluster.remove_listener(heard.append)
 
 
-def test_brokers_told_of_by_others_are_known_until_metadata_says_better(cluster: ClusterMetadata) -> None:
+def test_brokers_named_by_others_are_known_until_the_next_metadata(cluster: ClusterMetadata) -> None:
     cluster.note_broker(2, "elsewhere", 1)
     assert cluster.broker_metadata(2) == BrokerMetadata(2, "elsewhere", 1)
     assert cluster.brokers() == set()
@@ -310,7 +310,7 @@ def test_seeding_fills_an_empty_cluster_and_is_no_refresh(cluster: ClusterMetada
     assert len(cluster.brokers()) == 1
 
 
-def test_closing_fails_whoever_waits(cluster: ClusterMetadata) -> None:
+def test_closing_fails_all_waiting_calls(cluster: ClusterMetadata) -> None:
     future = cluster.request_update()
     cluster.close(Cancelled("closed"))
     assert isinstance(future.exception, Cancelled)

@@ -102,7 +102,7 @@ def test_answers_complete_in_the_order_of_sending(world: World, client: KafkaCli
     assert order == list(range(20))
 
 
-def test_what_answers_lead_to_is_sent_in_its_order_when_all_have_been_told(
+def test_what_answers_lead_to_is_sent_in_order_after_all_callbacks(
     world: World, broker: ScriptedBroker, client: KafkaClient
 ) -> None:
     told: list[str] = []
@@ -327,7 +327,7 @@ def test_a_node_that_is_not_in_the_metadata_is_named(world: World, client: Kafka
     assert isinstance(error, UnknownBrokerIdError) and "node 99" in str(error)
 
 
-def test_a_node_that_is_not_in_the_metadata_is_said_to_be_unknown_as_fast_as_ever_and_used_as_soon_as_it_joins(
+def test_a_node_that_is_not_in_the_metadata_is_reported_as_unknown_as_fast_as_ever_and_used_as_soon_as_it_joins(
     world: World, broker: ScriptedBroker, client: KafkaClient
 ) -> None:
     metadata = world.wait(client.request(1, NONE))

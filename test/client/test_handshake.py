@@ -75,7 +75,7 @@ def test_a_token_from_a_function_lets_in(world: World, threads: Threads) -> None
     assert broker.shown[-1] == "n,,\x01auth=Bearer good\x01\x01"
 
 
-def test_a_token_provider_of_kafka_python_tells_its_extensions_too(world: World, threads: Threads) -> None:
+def test_a_token_provider_of_kafka_python_provides_its_extensions_too(world: World, threads: Threads) -> None:
     class Provider(AbstractTokenProvider):
         def token(self) -> str:
             return "good"
@@ -117,7 +117,7 @@ def test_who_waits_by_hand_for_a_node_hears_it_too(world: World) -> None:
             client.poll(100)
 
 
-def test_a_mechanism_that_the_broker_lacks_is_said_with_those_that_it_has(world: World) -> None:
+def test_a_mechanism_that_the_broker_lacks_is_reported_with_those_that_it_has(world: World) -> None:
     SecuredBroker(world.network, mechanisms=("SCRAM-SHA-512", "OAUTHBEARER"))
     error = world.failure(client_of(world, "PLAIN").request(ANY, LIST))
     assert isinstance(error, UnsupportedSaslMechanismError) and not error.retriable
@@ -161,7 +161,7 @@ def test_a_server_that_wants_too_many_iterations_is_left(world: World) -> None:
     assert isinstance(error, SaslAuthenticationFailedError) and "1000000000 iterations" in str(error)
 
 
-def test_a_listener_that_wants_no_authentication_is_told_from_one_that_does(world: World) -> None:
+def test_a_listener_without_authentication_is_distinguished_from_one_with_it(world: World) -> None:
     from kafka.protocol.sasl import SaslHandshakeResponse
 
     broker = ScriptedBroker(world.network, ranges=SASL_RANGES)
@@ -170,7 +170,7 @@ def test_a_listener_that_wants_no_authentication_is_told_from_one_that_does(worl
     assert isinstance(error, IllegalSaslStateError) and "asks for no authentication" in str(error)
 
 
-def test_a_client_without_sasl_at_a_listener_with_it_is_told_so(world: World) -> None:
+def test_a_client_without_sasl_at_a_listener_with_it_gets_an_error_that_says_so(world: World) -> None:
     SecuredBroker(world.network)
     began = world.now
     error = world.failure(world.client().request(ANY, LIST))
@@ -259,7 +259,7 @@ def test_the_loop_does_not_wait_for_a_provider_that_blocks(world: World, threads
     assert world.wait(future).error_code == 0
 
 
-def test_a_provider_that_never_comes_back_is_said_to(world: World, threads: Threads) -> None:
+def test_a_provider_that_never_returns_is_reported(world: World, threads: Threads) -> None:
     SecuredBroker(world.network)
     threads.is_held = True
     client = client_of(world, "OAUTHBEARER", sasl_oauth_token_provider=lambda: "good", request_timeout_ms=3000)
@@ -440,7 +440,7 @@ def test_closing_in_the_midst_of_a_renewal_cancels_what_waits(world: World) -> N
         ({"security_protocol": "SSL", **ALICE}, "means nothing"),
         ({"security_protocol": "SSL", "ssl_cafile": "/no/such/file"}, "ssl_cafile /no/such/file cannot be read"),
         ({"security_protocol": "SSL", "ssl_keyfile": "key.pem"}, "ssl_certfile is not"),
-        ({"security_protocol": "SSL", "ssl_ciphers": "none such"}, "no cipher"),
+        ({"security_protocol": "SSL", "ssl_ciphers": "none such"}, "none of the ciphers"),
         ({"security_protocol": "TLS"}, "one of 'PLAINTEXT', 'SSL'"),
         (
             {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", **ALICE,

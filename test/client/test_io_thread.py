@@ -116,7 +116,7 @@ def test_a_host_that_is_forgotten_ends_its_thread() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # from 3.12 on: that is what is tested here
-def test_after_a_fork_the_child_is_told_to_make_a_new_one(host: IoThread) -> None:
+def test_after_a_fork_the_error_in_the_child_says_to_make_a_new_one(host: IoThread) -> None:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:  # no test framework in here: every way out is _exit

@@ -226,7 +226,7 @@ def test_closing_a_node_leaves_the_others_and_the_client(world: World, client: K
 # -- topics -----------------------------------------------------------------------------------------------------------
 
 
-def test_all_topics_are_read_until_told_which(world: World, client: KafkaClient, broker: ScriptedBroker) -> None:
+def test_all_topics_are_requested_by_default(world: World, client: KafkaClient, broker: ScriptedBroker) -> None:
     broker.topics = {"a": {0: 1}, "b": {0: 1}}
     world.wait(client.set_topics(["a"]))
     assert client.cluster.topics() == {"a"}
@@ -303,7 +303,7 @@ def test_scheduling_again_and_unscheduling_cancel(world: World, client: KafkaCli
 
 @pytest.mark.parametrize("release", ["0.8.0", "0.8.1", "0.8.2", "0.9"])
 @pytest.mark.parametrize("strict", [False, True])
-def test_check_version_tells_old_brokers_apart(world: World, release: str, strict: bool) -> None:
+def test_check_version_distinguishes_old_brokers(world: World, release: str, strict: bool) -> None:
     broker = ScriptedBroker.of_release(world.network, release)
     client = world.client()
     began = world.now

@@ -97,7 +97,7 @@ def test_hints_are_read_from_each_answer_that_has_them(cls: type, code: int) -> 
 
 @pytest.mark.parametrize("cls", ANSWERS, ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("code", [0, UNKNOWN_TOPIC])
-def test_other_codes_tell_nothing_of_leaders(cls: type, code: int) -> None:
+def test_other_codes_have_no_leader_hints(cls: type, code: int) -> None:
     assert leader_hints(ANSWERS[cls](code), {ID: "t"}.get) is None
 
 
@@ -117,7 +117,7 @@ def cluster() -> ClusterMetadata:
     return known
 
 
-def test_a_newer_leader_is_believed_and_its_address_learnt_and_listeners_are_told(cluster: ClusterMetadata) -> None:
+def test_a_newer_leader_is_believed_and_its_address_learnt_and_listeners_are_notified(cluster: ClusterMetadata) -> None:
     told: list[int | None] = []
     cluster.add_listener(lambda changed: told.append(changed.leader_for_partition(T0)))
     assert cluster.update_partition_leaders({T0: LeaderHint(2, 6)}, [TWO]) == {T0}
@@ -139,7 +139,7 @@ def test_a_newer_leader_is_believed_and_its_address_learnt_and_listeners_are_tol
     ],
     ids=["same epoch", "older", "no such partition", "no such topic", "nobody knows where it is", "no leader"],
 )
-def test_other_hints_change_nothing_and_tell_nobody(
+def test_other_hints_change_nothing_and_notify_nobody(
     cluster: ClusterMetadata, hints: dict[TopicPartition, LeaderHint]
 ) -> None:
     cluster.add_listener(lambda _: pytest.fail("nothing has changed"))
@@ -147,7 +147,7 @@ def test_other_hints_change_nothing_and_tell_nobody(
     assert cluster.leader_for_partition(T0) == 1 and cluster.broker_metadata(2) is None
 
 
-def test_a_known_broker_may_be_told_without_its_address(cluster: ClusterMetadata) -> None:
+def test_a_known_broker_may_be_named_without_its_address(cluster: ClusterMetadata) -> None:
     """As Fetch 12 to 15 do."""
     refresh(cluster, response(topic("t", partition(0, 1, 5)), brokers=(1, 2)))
     assert cluster.update_partition_leaders({T0: LeaderHint(2, 6)}) == {T0}

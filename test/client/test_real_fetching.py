@@ -79,7 +79,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: Cluster, rack: s
     assert seen[-5:] == [node] * 5
 
 
-def test_records_that_an_unclean_election_has_taken_away_are_told_or_gone_back_over(
+def test_records_that_an_unclean_election_has_taken_away_are_reported_or_gone_back_over(
     cluster: Cluster, rounds: int
 ) -> None:
     """Two more brokers, both of which are killed: half a minute, so not in every run. What is decided is tested in

@@ -81,7 +81,7 @@ def test_with_the_strategy_none_the_first_brokers_are_still_found_through_the_se
     assert world.wait(future).brokers
 
 
-def test_brokers_that_take_connections_and_tell_nothing_are_given_up_after_the_trigger(world: World) -> None:
+def test_brokers_that_accept_connections_and_return_no_metadata_are_given_up_after_the_trigger(world: World) -> None:
     """Addresses that are somebody else's by now: there is always one that can be reached, so only time tells
     (KIP-1102)."""
     first, names = moved_cluster(world)

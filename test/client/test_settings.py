@@ -163,7 +163,7 @@ def test_a_client_asks_the_canonical_servers_and_looks_them_up_before_each_round
 # -- who we are, what we ask first -------------------------------------------------------------------------------------
 
 
-def test_the_broker_is_told_what_software_asks(world: World, broker: ScriptedBroker) -> None:
+def test_the_broker_gets_the_clients_software(world: World, broker: ScriptedBroker) -> None:
     world.settled(world.client(client_software_name="my-app", client_software_version="1.2.3"))
     asked = broker.requests(ApiVersionsRequest)[0]
     assert isinstance(asked, ApiVersionsRequest)

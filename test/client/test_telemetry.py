@@ -160,7 +160,7 @@ def test_totals_are_what_was_added_since_the_last_push(broker: EmbeddedBroker) -
         assert first.time_unix_nano == second.start_time_unix_nano
 
 
-def test_totals_are_told_as_they_are_when_the_broker_wants_that(broker: EmbeddedBroker) -> None:
+def test_totals_are_sent_as_they_are_when_the_broker_asks_for_that(broker: EmbeddedBroker) -> None:
     broker.pushed.tell_totals(as_delta=False)
     broker.pushed.subscribe(interval_ms=INTERVAL_MS, match="client_id=cumulative")
     with KafkaProducer(bootstrap_servers=broker.bootstrap, client_id="cumulative") as producer:
@@ -261,7 +261,7 @@ def test_it_is_off_by_one_setting(broker: EmbeddedBroker) -> None:
     assert not [each for each in broker.requests.find(after=seen) if "Telemetry" in each.api]
 
 
-def test_without_the_extra_nothing_is_pushed_and_that_is_said_once(
+def test_without_the_extra_nothing_is_pushed_and_that_is_reported_once(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(telemetry, "find_spec", lambda name: None)

@@ -10,7 +10,7 @@ from kafka.net.clock import AdjustableClock, ManualClock, SystemClock
 from kafka.net.loop import Loop
 
 
-def test_manual_clock_moves_only_when_told():
+def test_manual_clock_moves_only_when_a_test_moves_it():
     clock = ManualClock(monotonic=5.0, time=1000.0)
     assert (clock.monotonic(), clock.time()) == (5.0, 1000.0)
     clock.advance(2.5)

@@ -219,7 +219,7 @@ def test_equal_times_tie_although_the_clocks_are_read_at_different_instants():
     assert [task for task, _ in queue.pop_ready()] == list(range(50))
 
 
-def test_queue_goes_by_the_machines_clock_unless_told_otherwise():
+def test_queue_uses_the_machines_clock_by_default():
     queue = DelayedTaskQueue()
     queue.add("due", time.time())
     queue.add("far", time.time() + 1000)

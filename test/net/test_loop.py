@@ -540,7 +540,7 @@ def test_thousand_wakeups_from_many_threads_put_one_byte_in_flight(pipe):
     assert pipe.in_flight_bytes == 1
 
 
-def test_loop_that_is_awake_is_told_without_a_byte(pipe):
+def test_loop_that_is_awake_is_woken_without_a_byte(pipe):
     pipe.wake()
     assert pipe.in_flight_bytes == 0
     assert not pipe.may_sleep()
@@ -694,7 +694,7 @@ def test_other_threads_than_the_main_one_are_refused(loop):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals that one can send to oneself")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_forked_child_has_the_former_handlers_and_tells_the_parent_nothing(loop):
+def test_forked_child_has_the_former_handlers_and_sends_the_parent_nothing(loop):
     seen: list[int] = []
     watch = loop.watch_signals(seen.append, signal.SIGUSR1)
     try:

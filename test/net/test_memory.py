@@ -219,7 +219,7 @@ def test_lossy_link_swallows_bytes_and_the_end(world):
     assert server.data == b""
 
 
-def test_peer_that_does_not_read_lets_pending_bytes_grow_and_writable_tells_the_end(world):
+def test_peer_that_does_not_read_lets_pending_bytes_grow_and_writable_is_called_at_the_end(world):
     client, server = world.pair()
     server.transport.pause_reading()
     client.transport.write(bytes(WINDOW_BYTES))
@@ -406,7 +406,7 @@ def test_nothing_arrives_after_it_was_shut(pipe):
     assert pipe._target.seen == []
 
 
-def test_writer_is_told_of_what_exceeds_the_window(pipe):
+def test_writer_is_notified_of_what_exceeds_the_window(pipe):
     pipe.send(bytes(WINDOW_BYTES))
     pipe.send(bytes(5))
     pipe._loop.run_until(lambda: False)

@@ -40,7 +40,7 @@ def test_server_is_read_as_host_and_port(text, expected):
      "broker:00009092"],
 )  # fmt: skip
 def test_bad_server_is_one_clear_value_error(text):
-    with pytest.raises(ValueError, match="is no server: expected HOST"):
+    with pytest.raises(ValueError, match="is not a server address: expected HOST"):
         parse_server(text)
 
 

@@ -114,7 +114,7 @@ def test_close_ends_both_sides_once_and_says_who_did(network):
     assert isinstance(server.error, PeerClosed)
 
 
-def test_huge_write_reaches_a_slow_reader_whole_and_writable_tells_when_it_has_gone(network):
+def test_huge_write_reaches_a_slow_reader_whole_and_writable_is_called_afterwards(network):
     _, client, server = _connected(network, options=ConnectionOptions(send_buffer_bytes=131072))
     server.transport.pause_reading()
     payload = os.urandom(4096) * 2048
@@ -189,7 +189,7 @@ def test_half_closed_connection_ends_after_its_last_bytes(network, raw):
     assert isinstance(client.error, PeerClosed)
 
 
-def test_write_to_a_gone_peer_ends_the_connection_but_first_delivers_what_the_peer_said(network, raw):
+def test_write_to_a_gone_peer_ends_the_connection_but_first_delivers_the_peers_bytes(network, raw):
     client, far = raw
     client.transport.pause_reading()
     far.sendall(b"you are not welcome")
@@ -264,7 +264,7 @@ def test_refusal_by_accept_ends_that_connection_and_the_listener_goes_on(network
     assert not network._transports
 
 
-def test_connection_closed_inside_accept_is_told_so(network):
+def test_connection_closed_inside_accept_gets_closed(network):
     handlers: list[Recorder] = []
 
     def accept(transport):
@@ -296,7 +296,7 @@ def test_port_in_use_is_an_os_error_and_a_closed_listeners_port_is_free_at_once(
 @pytest.mark.parametrize("port", [-1, 65536, 70000])
 def test_a_port_that_is_none_is_refused(network, port):
     """getaddrinfo() would take its lower 16 bits, and another port would be listened on."""
-    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: a port is a number from 0 to 65535"):
+    with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}: a port must be a number from 0 to 65535"):
         network.listen("127.0.0.1", port, Acceptor())
 
 
@@ -613,7 +613,7 @@ def test_no_address_at_all_is_a_failed_connect(network):
     assert isinstance(handler.error, ConnectFailed)
 
 
-def test_address_that_fails_at_once_is_told_later_all_the_same(network):
+def test_address_that_fails_at_once_is_reported_later_nevertheless(network):
     handler = Recorder()
     network.connect([Address(socket.AF_INET6, ("ff02::1", 1, 0, 0)), Address(socket.AF_INET, ("x" * 70, 1))], handler)
     assert handler.log == []

@@ -124,7 +124,7 @@ def test_bytes_are_put_where_the_handler_has_room(world):
     assert max(client.counts) == 50_000
 
 
-def test_the_transport_below_is_never_told_what_the_handler_is_missing(world):
+def test_the_transport_below_never_gets_the_bytes_that_the_handler_is_missing(world):
     class Missing(Roomy):
         def missing_bytes(self):
             raise AssertionError("bytes below are encrypted: their number says nothing")
@@ -223,7 +223,7 @@ def test_tls_12_works_as_well(certificates):
     assert server.data == b"old"
 
 
-def test_the_server_is_told_the_name_that_the_client_wants(certificates, contexts):
+def test_the_server_gets_the_name_that_the_client_expects(certificates, contexts):
     names = []
     context = server_tls(certificates)
     context.sni_callback = lambda _, name, __: names.append(name)

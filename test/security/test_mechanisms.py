@@ -135,7 +135,7 @@ def test_commands_take_their_settings_from_a_file(secured: Secured, way: Way, tm
     assert main(["check-version", address]) == 0
     capsys.readouterr()
     assert main(["check-version", address, "-X", "security_protocol=PLAINTEXT", "-X", "sasl_plain_password=x"]) == 2
-    assert "put it into a file" in capsys.readouterr().err
+    assert "use --config" in capsys.readouterr().err
 
 
 # -- sessions that end under load ------------------------------------------------------------------------------------

@@ -178,7 +178,7 @@ class Leader(ScriptedBroker):
         """``max_records`` of every fetch."""
         self.waits: list[int] = []
         """``max_wait_ms`` of the same."""
-        self.said: list[tuple[int, int, int]] = []
+        self.acknowledged: list[tuple[int, int, int]] = []
         """(first, last, type) of acknowledgements."""
         self.throttle_ms = 0
         self.answers[ShareFetchRequest] = self.fetch
@@ -238,7 +238,7 @@ class Leader(ScriptedBroker):
         for topic in request.topics:
             for part in topic.partitions:
                 for each in part.acknowledgement_batches:
-                    self.said.append((each.first_offset, each.last_offset, int(each.acknowledge_types[0])))
+                    self.acknowledged.append((each.first_offset, each.last_offset, int(each.acknowledge_types[0])))
 
 
 class Leaders:

@@ -122,7 +122,7 @@ def test_of_what_others_were_asked_for_in_its_stead_a_late_answer_brings_more(le
     assert (len(two.user.records), two.consumer._driver.demand) == (in_time + asked, 0)
 
 
-def test_a_leader_of_nothing_that_is_wanted_keeps_no_demand_from_the_others(leaders: MakeLeaders) -> None:
+def test_a_leader_of_nothing_that_is_requested_keeps_no_demand_from_the_others(leaders: MakeLeaders) -> None:
     two = leaders(2)
     first, second = two.nodes
     first.answers[ShareFetchRequest] = silent
@@ -155,7 +155,7 @@ def test_without_exactness_every_leader_is_asked_at_once_for_its_part(leaders: M
     assert len(three.nodes[0].asked) < 30, "not by the record, though the others still look for theirs"
 
 
-def test_nothing_is_asked_for_when_nothing_is_wanted(leaders: MakeLeaders) -> None:
+def test_nothing_is_fetched_without_demand(leaders: MakeLeaders) -> None:
     two = leaders(2)
     two.nodes[0].log.append(0)
     two.run(5)
@@ -169,7 +169,7 @@ def test_nothing_is_asked_for_when_nothing_is_wanted(leaders: MakeLeaders) -> No
     assert len(two.nodes[1].asked) == asked
 
 
-def test_a_throttled_member_keeps_quiet_for_as_long_as_it_was_told(leaders: MakeLeaders) -> None:
+def test_a_throttled_member_sends_nothing_for_the_throttle_time(leaders: MakeLeaders) -> None:
     one = leaders(1)
     one.nodes[0].throttle_ms = 1000
     one.consumer.request_records(5)
@@ -220,7 +220,7 @@ def test_a_broker_that_is_gone_shows_as_an_answer_that_ages(leaders: MakeLeaders
     assert one.consumer.answered_at <= gone_at
 
 
-def test_a_broker_that_is_gone_is_told_once_in_the_log_and_not_with_every_attempt(
+def test_a_broker_that_is_gone_is_reported_once_in_the_log_and_not_with_every_attempt(
     leaders: MakeLeaders, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = leaders(1)
@@ -355,7 +355,7 @@ def test_a_topic_that_does_not_exist_yet_is_read_soon_after_it_does(machine: Mac
 
 
 @pytest.mark.parametrize("all_topics", [False, True])
-def test_a_topic_that_is_missing_is_told_once_each_time(
+def test_a_topic_that_is_missing_is_reported_once_each_time(
     machine: Machine, caplog: pytest.LogCaptureFixture, all_topics: bool
 ) -> None:
     caplog.set_level(logging.WARNING, "kafka.share.driver")
@@ -481,7 +481,7 @@ def test_a_partition_whose_leader_is_away_is_fetched_soon_after_it_has_one_again
 
 
 @pytest.mark.parametrize(("code", "told"), [(29, TopicAuthorizationFailedError), (81, GroupMaxSizeReachedError)])
-def test_what_may_be_mended_by_others_is_told_and_tried_again(
+def test_errors_that_others_can_fix_are_reported_and_retried(
     leaders: MakeLeaders, code: int, told: type[Exception]
 ) -> None:
     full = leaders(1)

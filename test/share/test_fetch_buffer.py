@@ -21,7 +21,7 @@ def nothing() -> None:
     return
 
 
-def test_records_are_taken_in_order_and_not_more_than_wanted() -> None:
+def test_records_are_taken_in_order_and_not_more_than_requested() -> None:
     inbox = ShareFetchBuffer()
     records = [record(n) for n in range(5)]
     inbox.put(records)
@@ -32,7 +32,7 @@ def test_records_are_taken_in_order_and_not_more_than_wanted() -> None:
     assert asked == [True]
 
 
-def test_records_passed_on_one_by_one_are_accepted_by_the_next_call_and_told_together() -> None:
+def test_records_passed_on_one_by_one_are_accepted_by_the_next_call_and_sent_together() -> None:
     inbox = ShareFetchBuffer()
     records = [record(n) for n in range(5)]
     records[1].lost = True
@@ -41,19 +41,19 @@ def test_records_passed_on_one_by_one_are_accepted_by_the_next_call_and_told_tog
     assert inbox.pass_on(True) == (None, True), "the loop is to be told, and once; who is stopped there has no record"
     assert inbox.pass_on(True) == (records[2], False)
     assert inbox.pass_on(True) == (records[3], False)
-    assert inbox.take_said() == [([records[0], records[2]], AcknowledgeType.ACCEPT)]
+    assert inbox.take_acknowledgements() == [([records[0], records[2]], AcknowledgeType.ACCEPT)]
     assert inbox.pass_on(True) == (None, True)
     assert inbox.pass_on(True) == (records[4], False)
     assert inbox.pass_on(True) == (None, False)
     assert inbox.accept_polled() is False
-    assert inbox.take_said() == [([records[3], records[4]], AcknowledgeType.ACCEPT)]
+    assert inbox.take_acknowledgements() == [([records[3], records[4]], AcknowledgeType.ACCEPT)]
 
 
 def test_records_passed_on_in_explicit_mode_are_not_accepted() -> None:
     inbox = ShareFetchBuffer()
     inbox.put([record(0), record(1)])
     assert [inbox.pass_on(False)[1], inbox.pass_on(False)[1]] == [False, False]
-    assert inbox.take_said() == []
+    assert inbox.take_acknowledgements() == []
 
 
 def test_nothing_is_passed_on_before_a_wakeup_or_an_answer_was_seen_to() -> None:
@@ -62,7 +62,7 @@ def test_nothing_is_passed_on_before_a_wakeup_or_an_answer_was_seen_to() -> None
     inbox.wake()
     assert inbox.pass_on(True) == (None, False)
     assert inbox.take(1, 0, pytest.fail) == []
-    inbox.heard([AcknowledgementResult(AcknowledgeType.ACCEPT, [record(9)], None)], keep=True)
+    inbox.add_outcomes([AcknowledgementResult(AcknowledgeType.ACCEPT, [record(9)], None)], keep=True)
     assert inbox.pass_on(True) == (None, False)
     inbox.take_answered()
     assert inbox.pass_on(True)[0] is not None
@@ -152,23 +152,23 @@ def test_of_many_threads_that_acknowledge_one_record_one_succeeds() -> None:
     for thread in threads:
         thread.join()
     assert len(refused) == 7
-    assert inbox.take_said() == [([held], AcknowledgeType.ACCEPT)]
+    assert inbox.take_acknowledgements() == [([held], AcknowledgeType.ACCEPT)]
 
 
-def test_the_loop_is_told_once_for_all_that_is_said_until_it_looks() -> None:
+def test_the_loop_is_notified_once_for_all_acknowledgements_until_it_takes_them() -> None:
     inbox = ShareFetchBuffer()
     assert inbox.acknowledge_later(record(1), AcknowledgeType.ACCEPT)
     assert not inbox.acknowledge_later(record(2), AcknowledgeType.ACCEPT)
     assert not inbox.acknowledge_later(record(3), AcknowledgeType.RELEASE)
-    said = [([each.offset for each in records], kind) for records, kind in inbox.take_said()]
+    said = [([each.offset for each in records], kind) for records, kind in inbox.take_acknowledgements()]
     assert said == [([1, 2], AcknowledgeType.ACCEPT), ([3], AcknowledgeType.RELEASE)]
     assert inbox.acknowledge_later(record(3), AcknowledgeType.RENEW)
 
 
-def test_whoever_could_not_tell_the_loop_leaves_that_to_the_next() -> None:
+def test_a_failed_notification_of_the_loop_is_left_to_the_next_call() -> None:
     inbox = ShareFetchBuffer()
     assert inbox.acknowledge_later(record(1), AcknowledgeType.ACCEPT)
-    inbox.not_told()
+    inbox.not_notified()
     assert inbox.acknowledge_later(record(2), AcknowledgeType.ACCEPT)
     assert not inbox.acknowledge_later(record(3), AcknowledgeType.ACCEPT)
 
@@ -181,7 +181,7 @@ def test_of_many_that_are_acknowledged_at_once_those_that_it_is_too_late_for_are
     assert inbox.acknowledge_all_later([fine, lost], AcknowledgeType.RENEW) == ([lost], True)
     assert inbox.acknowledge_all_later([fine, settled], AcknowledgeType.RELEASE) == ([settled], False)
     assert inbox.acknowledge_all_later([fine], AcknowledgeType.ACCEPT) == ([fine], False)
-    assert inbox.take_said() == [([fine], AcknowledgeType.RENEW), ([fine], AcknowledgeType.RELEASE)]
+    assert inbox.take_acknowledgements() == [([fine], AcknowledgeType.RENEW), ([fine], AcknowledgeType.RELEASE)]
 
 
 def test_polled_records_are_accepted_once_with_those_lost_and_not_those_settled_or_forgotten() -> None:
@@ -192,7 +192,8 @@ def test_polled_records_are_accepted_once_with_those_lost_and_not_those_settled_
     lost.lost = True
     settled.is_settled = True
     assert inbox.accept_polled()
-    assert inbox.take_said() == [([fine, lost], AcknowledgeType.ACCEPT)], "whoever says it finds that it is too late"
+    taken = inbox.take_acknowledgements()
+    assert taken == [([fine, lost], AcknowledgeType.ACCEPT)], "the loop finds that the lock is lost"
     inbox.returned([forgotten])
     inbox.forget_polled()
     assert not inbox.accept_polled()
@@ -201,9 +202,9 @@ def test_polled_records_are_accepted_once_with_those_lost_and_not_those_settled_
 def test_a_wakeup_is_not_lost_to_an_answer_that_came_at_the_same_time() -> None:
     """The answer is for the callback, and the poll goes on afterwards: it has to know that somebody woke it."""
     inbox = ShareFetchBuffer()
-    inbox.heard([AcknowledgementResult(AcknowledgeType.ACCEPT, [record(1)], None)], keep=True)
+    inbox.add_outcomes([AcknowledgementResult(AcknowledgeType.ACCEPT, [record(1)], None)], keep=True)
     inbox.wake()
     assert inbox.take(1, 60, nothing) == [], "not None, which has the poll go on"
-    inbox.heard([AcknowledgementResult(AcknowledgeType.ACCEPT, [record(2)], None)], keep=True)
+    inbox.add_outcomes([AcknowledgementResult(AcknowledgeType.ACCEPT, [record(2)], None)], keep=True)
     assert inbox.take(1, 60, nothing) is None
     assert len(inbox.take_answered()) == 2

@@ -60,7 +60,7 @@ def hand_out_at_once(one: Leaders, count: int) -> None:
     node.answers[ShareFetchRequest] = once
 
 
-def test_what_a_whole_batch_brings_comes_as_it_is_wanted_and_nothing_is_fetched_before(one: Leaders) -> None:
+def test_what_a_whole_batch_brings_comes_as_it_is_requested_and_nothing_is_fetched_before(one: Leaders) -> None:
     count, slice_records = 20_000, AcquiredSlice().records_left
     hand_out_at_once(one, count)
     asked = len(one.nodes[0].asked)
@@ -76,7 +76,7 @@ def test_what_a_whole_batch_brings_comes_as_it_is_wanted_and_nothing_is_fetched_
     assert [record.offset for record in one.user.records] == list(range(100, 100 + count))
 
 
-def test_with_record_limit_all_that_was_acquired_comes_though_nothing_is_wanted_any_more(one: Leaders) -> None:
+def test_with_record_limit_all_that_was_acquired_comes_though_nothing_is_requested_any_more(one: Leaders) -> None:
     """Locks of what is unread would end: nobody renews them."""
     count = 20_000
     hand_out_at_once(one, count)
@@ -88,17 +88,17 @@ def test_with_record_limit_all_that_was_acquired_comes_though_nothing_is_wanted_
     assert [record.offset for record in one.user.records] == list(range(100, 100 + count))
 
 
-def test_a_flush_is_done_when_everything_said_before_it_has_its_answer(one: Leaders) -> None:
+def test_a_flush_is_done_when_all_acknowledgements_before_it_have_their_answers(one: Leaders) -> None:
     for record in one.user.records:
         one.consumer.acknowledge(record)
     done = one.consumer.commit_async()
     assert not done.is_done
     one.wait(lambda: done.is_done, 1)
     assert len(one.user.acknowledged) == 5
-    assert one.nodes[0].said == [(0, 4, 1)]
+    assert one.nodes[0].acknowledged == [(0, 4, 1)]
 
 
-def test_a_flush_waits_for_what_has_to_be_said_again_in_a_new_session(one: Leaders) -> None:
+def test_a_flush_waits_for_what_has_to_be_sent_again_in_a_new_session(one: Leaders) -> None:
     node = one.nodes[0]
     node.answers[ShareAcknowledgeRequest] = [refuse_acks(one, top=123), node.acknowledge]
     for record in one.user.records:
@@ -108,7 +108,7 @@ def test_a_flush_waits_for_what_has_to_be_said_again_in_a_new_session(one: Leade
     assert [each.error for each in one.user.acknowledged] == [None] * 5
 
 
-def test_a_flush_waits_for_a_refused_list_that_is_said_one_by_one(one: Leaders) -> None:
+def test_a_flush_waits_for_a_refused_list_that_is_sent_one_by_one(one: Leaders) -> None:
     node = one.nodes[0]
     node.answers[ShareAcknowledgeRequest] = [refuse_acks(one, 121), *([node.acknowledge] * 5)]
     for record in one.user.records:
@@ -118,7 +118,7 @@ def test_a_flush_waits_for_a_refused_list_that_is_said_one_by_one(one: Leaders) 
     assert len(one.user.acknowledged) == 5
 
 
-def test_a_flush_whose_acknowledgements_went_with_the_connection_is_done_though_more_is_wanted(one: Leaders) -> None:
+def test_a_flush_whose_acknowledgements_went_with_the_connection_is_done_though_more_is_requested(one: Leaders) -> None:
     one.consumer.request_records(5)
     one.wait(lambda: len(one.nodes[0].asked) > 1)  # a fetch is out, and will be again and again
     for record in one.user.records:
@@ -130,7 +130,7 @@ def test_a_flush_whose_acknowledgements_went_with_the_connection_is_done_though_
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_who_wants_nothing_more_is_told_when_nothing_can_come(one: Leaders, is_cut: bool) -> None:
+def test_without_demand_the_future_is_done_when_nothing_can_come(one: Leaders, is_cut: bool) -> None:
     node = one.nodes[0]
     node.log.append(5)
     one.consumer.request_records(5)
@@ -265,7 +265,7 @@ def test_renewed_records_outlive_their_locks_and_others_are_reported_lost(machin
     assert user.acknowledged[-1].error is None
 
 
-def test_a_fetch_and_what_was_said_in_one_turn_are_one_request(one: Leaders) -> None:
+def test_a_fetch_and_the_acknowledgements_of_one_turn_are_one_request(one: Leaders) -> None:
     before = len(one.nodes[0].received)
     for record in one.user.records:
         one.consumer.acknowledge(record)
@@ -300,7 +300,7 @@ def test_closing_says_what_rests_after_an_error_that_may_pass(one: Leaders) -> N
 
 
 @pytest.mark.parametrize("is_out", [True, False])
-def test_what_is_not_answered_when_the_time_to_close_is_over_is_told_as_refused(one: Leaders, is_out: bool) -> None:
+def test_what_is_not_answered_when_the_time_to_close_is_over_is_reported_as_refused(one: Leaders, is_out: bool) -> None:
     if not is_out:
         one.nodes[0].answers[ShareAcknowledgeRequest] = [refuse_acks(one, 7)]
     for record in one.user.records:
@@ -361,4 +361,4 @@ def test_what_is_acknowledged_waits_for_no_look(leaders: MakeLeaders) -> None:
     one.consumer.acknowledge(one.user.records[0])
     done = one.consumer.commit_async()
     one.wait(lambda: done.is_done, 1)
-    assert one.nodes[0].said == [(0, 0, 1)]
+    assert one.nodes[0].acknowledged == [(0, 0, 1)]

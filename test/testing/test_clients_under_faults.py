@@ -89,7 +89,7 @@ def test_a_silent_broker_is_given_up_and_the_record_arrives_all_the_same(broker:
     assert values_of(broker, topic) == values
 
 
-def test_a_refusal_for_good_is_told_and_nothing_is_written(broker: EmbeddedBroker, topic: str) -> None:
+def test_a_refusal_for_good_is_reported_and_nothing_is_written(broker: EmbeddedBroker, topic: str) -> None:
     broker.faults.answer("Produce", MessageSizeTooLargeError, topic=topic)
     with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer, pytest.raises(MessageSizeTooLargeError):
         producer.send(topic, b"x").get(30)
@@ -175,7 +175,7 @@ def test_records_arrive_once_and_are_all_read_through_any_sequence_of_faults(see
         assert values_of(broker, topic) == sent
 
 
-def test_an_answer_that_makes_no_sense_is_told_and_clients_go_on(broker: EmbeddedBroker, topic: str) -> None:
+def test_an_answer_that_makes_no_sense_is_reported_and_clients_go_on(broker: EmbeddedBroker, topic: str) -> None:
     broker.faults.truncate("Produce", topic=topic, nth=2)
     with KafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
         futures = []
@@ -238,7 +238,7 @@ def test_a_producer_in_front_of_a_closed_door_says_so_and_goes_in_when_it_opens(
     assert values_of(broker, topic) == [b"first", b"second"]
 
 
-def test_a_producer_tells_at_once_that_the_broker_is_too_old_for_what_was_asked_for() -> None:
+def test_a_producer_raises_at_once_that_the_broker_is_too_old_for_its_settings() -> None:
     with (
         EmbeddedBroker(in_process=True, emulate="0.10") as broker,
         KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer,

@@ -97,7 +97,7 @@ def test_a_failure_is_the_jobs_and_not_the_workers(broker: EmbeddedBroker, app: 
     with running_worker(app) as worker:
         with pytest.raises(JobFailed, match="no"):
             breaks.delay().result(30)
-        with pytest.raises(IllegalStateError, match="give running_worker"):
+        with pytest.raises(IllegalStateError, match="needs running_worker"):
             worker.drain()
 
 

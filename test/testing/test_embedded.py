@@ -74,7 +74,7 @@ def test_a_paused_broker_can_be_ended(in_process: bool) -> None:
         broker.pause()
 
 
-def test_a_stopped_process_says_so_when_it_is_told_something() -> None:
+def test_a_command_to_a_paused_process_is_an_error_that_says_so() -> None:
     with EmbeddedBroker() as broker:
         broker.pause()
         with pytest.raises(IllegalStateError, match="resume"):
@@ -119,7 +119,7 @@ def test_what_needs_a_broker_that_answers_says_so_at_once() -> None:
         broker.resume()
         broker.kill()
         for use in (lambda: broker.create_topic("t"), lambda: broker.fill("t", ["x"]), lambda: broker.records("t")):
-            with pytest.raises(BrokerGoneError, match="does not run"):
+            with pytest.raises(BrokerGoneError, match="is not running"):
                 use()
 
 

@@ -151,7 +151,7 @@ def test_a_late_answer_comes_when_the_brokers_clock_says_so(broker: EmbeddedBrok
     assert client.receive(NOTHING).controller_id == 1
 
 
-def test_a_throttled_connection_is_told_and_muted(broker: EmbeddedBroker, client: RawClient) -> None:
+def test_a_throttled_connection_gets_its_response_and_is_muted(broker: EmbeddedBroker, client: RawClient) -> None:
     broker.clock.freeze()
     broker.faults.throttle("Metadata", 30, nth=1)
     assert client.ask(NOTHING).throttle_time_ms == 30_000
@@ -231,7 +231,7 @@ def test_a_rule_for_one_client_is_for_no_other(broker: EmbeddedBroker, client: R
 
 def test_a_wait_that_is_in_vain_says_what_was_waited_for(broker: EmbeddedBroker) -> None:
     fault = broker.faults.drop("Heartbeat", nth=2)
-    with pytest.raises(KafkaTimeoutError, match=r"drop\(Heartbeat, when='before', nth=2\) has struck 0 times"):
+    with pytest.raises(KafkaTimeoutError, match=r"drop\(Heartbeat, when='before', nth=2\) matched 0 times"):
         fault.wait(timeout=0.05)
 
 
@@ -331,7 +331,7 @@ def test_a_broker_in_the_tests_own_process_cannot_be_killed() -> None:
     broker.close()
 
 
-def test_who_waits_for_a_broker_that_ends_is_told(tmp_path: Path) -> None:
+def test_a_wait_for_a_broker_that_ends_is_an_error(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker, ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(broker.requests.wait, "Produce")
         broker.requests.find()

@@ -1,10 +1,10 @@
 """Whether a worker is ready for jobs: a pure decision over what was read off it, with the reasons when it is not.
 
-Readiness comes from the pool and from the brokers' answers, not from the parent being there: a worker whose children
-cannot import the tasks answers every probe and runs nothing. Another reason is another row of :data:`CHECKS`.
+Readiness depends on the pool and on the brokers' responses, not on the parent process: a worker whose children cannot
+import the tasks responds to every probe and runs nothing. Another reason is another row of :data:`CHECKS`.
 
-Liveness needs no decision: who answers at all has a loop that turns. A worker that stops is alive until it has left, or
-it would be killed in the middle of its last jobs.
+Liveness needs no decision: a response shows that the loop runs. A stopping worker is alive until it exits; otherwise it
+would be killed during its last jobs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Final
 from kafka.tasks.delivery import BrokerContact
 
 STARTING: Final = "STARTING"
-"""The stage of a worker that has no pool or no connection yet; the others are :class:`kafka.tasks.worker.Stage`'s."""
+"""The stage of a worker that has no pool or no connection yet; the others are
+:class:`kafka.tasks.shutdown.WorkerStage`'s."""
 WORKING: Final = "WORKING"
 
 MISSED_INTERVALS: Final = 2.0
-"""So many intervals without an answer are too many. The answer to a heartbeat comes an interval and a little after the
-one before, so one would be too few.
+"""Number of heartbeat intervals without a response after which a worker is not ready. Responses come a little more than
+an interval apart, so one would be too few.
 """
 
 

@@ -1,7 +1,7 @@
 """The workers of an app on all machines, from their snapshots: what ``python -m kafka inspect`` reads.
 
-A worker that ended in good order says so and is gone from here. One that was killed stands here for a minute more, ever
-more *silent*, as does one whose process stands still, or that cannot reach the brokers.
+A worker that has stopped normally is removed at once. A worker that was killed, is blocked, or cannot reach the brokers
+is *silent* and is removed after a minute.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka.tasks.settings import EMBEDDED
 log = logging.getLogger(__name__)
 
 SILENT_S: Final = 3 * POST_S
-"""A worker that has said nothing for so long is not well, or not there any more."""
+"""A worker without a snapshot for so long is silent."""
 
 
 class Seen(NamedTuple):
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        """It has missed several of its words."""
+        """Whether several snapshots are missing."""
         return self.age_s > SILENT_S
 
 
@@ -60,15 +60,15 @@ class Directory:
             if self._reader is None:
                 time.sleep(wait_s)
                 return []
-        found = []
+        seen_workers = []
         for worker_id, text, age_s in self._reader.read(wait_s):
             try:
-                found.append(Seen(from_json(text).aged(age_s), age_s))
+                seen_workers.append(Seen(from_json(text).aged(age_s), age_s))
             except BadRecord as error:
                 if worker_id not in self._unreadable:
                     self._unreadable.add(worker_id)
                     log.warning("could not decode the snapshot of worker %r, it is not shown: %s", worker_id, error)
-        return sorted(found, key=lambda seen: (seen.worker.host, seen.worker.pid, seen.worker.id))
+        return sorted(seen_workers, key=lambda seen: (seen.worker.host, seen.worker.pid, seen.worker.id))
 
     def close(self) -> None:
         """Disconnect."""
@@ -77,7 +77,7 @@ class Directory:
 
     @property
     def has_broker(self) -> bool:
-        """Whether there is a broker to ask, as far as is known."""
+        """Whether there is a broker to connect to."""
         return self._reader is not None
 
     def _open(self) -> SnapshotReader | None:

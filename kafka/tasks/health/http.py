@@ -98,10 +98,10 @@ def _parse(head: bytes) -> HttpRequest | HttpRefusal:
     what is malformed, has a body, or says Host twice or, in HTTP/1.1, not at all (RFC 9112, 3.2). The path is without
     query, and without scheme and authority where the target is absolute."""
     first, *lines = (line.removesuffix(b"\r") for line in head.split(b"\n"))
-    found = _REQUEST.fullmatch(first)
-    if found is None:
+    match = _REQUEST.fullmatch(first)
+    if match is None:
         return HttpRefusal(HTTPStatus.BAD_REQUEST, "malformed request line: not METHOD TARGET HTTP/1.1")
-    method, target, major, minor = found.groups()
+    method, target, major, minor = match.groups()
     if major != b"1":
         return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.1 is supported")
     headers: dict[str, str] = {}

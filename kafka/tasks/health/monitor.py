@@ -222,14 +222,14 @@ PATHS: Final[dict[str, Callable[[Monitor, HttpRequest], HttpResponse]]] = {
 
 def _running(children: Sequence[ChildSnapshot], jobs: Sequence[Job], now: float) -> list[RunningJob]:
     """The jobs that run: those of the children, or where there are none those that the pool has begun."""
-    found = [
+    running = [
         RunningJob(child.job_id, child.job_name or "", child.age_s or 0.0, child.rss_bytes, child.pid)
         for child in children
         if child.job_id is not None
     ]
-    found += [
+    running += [
         RunningJob(job.envelope.id, job.envelope.name, max(0.0, now - job.started_at))
         for job in jobs
         if job.started_at is not None
     ]
-    return found[:MOST_RUNNING]
+    return running[:MOST_RUNNING]

@@ -50,13 +50,13 @@ _PLACE = re.compile(r"(?:(\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]]+):)?(\d{1,5})")
 
 def parse_address(text: str) -> tuple[str, int]:
     """``PORT`` (of this machine alone), ``HOST:PORT`` or ``[IPv6]:PORT``; :class:`IllegalArgumentError` else."""
-    found = _PLACE.fullmatch(text.strip())
-    if found is None or int(found[2]) > 65_535:
+    match = _PLACE.fullmatch(text.strip())
+    if match is None or int(match[2]) > 65_535:
         raise IllegalArgumentError(
             f"--health-port is PORT (reached from this machine alone) or HOST:PORT, such as 9100 or 0.0.0.0:9100, "
             f"not {text!r}"
         )
-    return (found[1] or LOCALHOST).strip("[]"), int(found[2])
+    return (match[1] or LOCALHOST).strip("[]"), int(match[2])
 
 
 class HealthServer:
@@ -154,11 +154,11 @@ class _Connection(TransportHandler):
             if self._discarded > LINGER_BYTES:
                 self.abort()
             return
-        found = self._reader.feed(data)
-        if isinstance(found, HttpRefusal):
-            self._respond(refusal_response(found), lingers=True)
-        elif found is not None:
-            self._respond(self._serve(found), found.method == "HEAD", lingers=self._reader.has_rest)
+        request = self._reader.feed(data)
+        if isinstance(request, HttpRefusal):
+            self._respond(refusal_response(request), lingers=True)
+        elif request is not None:
+            self._respond(self._serve(request), request.method == "HEAD", lingers=self._reader.has_rest)
 
     def closed(self, error: BaseException | None) -> None:
         self._end()

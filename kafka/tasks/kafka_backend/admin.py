@@ -63,15 +63,15 @@ class Administration:
 
     def existing(self, names: Iterable[str]) -> Mapping[str, int]:
         """See :class:`kafka.tasks.topics.TopicAdmin`."""
-        found = {}
+        partition_counts = {}
         requested = admin.dialogues.describe_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
         for topic in self._wait(requested):
             error = for_code(topic["error_code"])
             if error is NoError:
-                found[topic["name"]] = len(topic["partitions"])
+                partition_counts[topic["name"]] = len(topic["partitions"])
             elif error.__name__ not in ("UnknownTopicOrPartitionError", "LeaderNotAvailableError"):
                 raise error(f"topic {topic['name']}")
-        return found
+        return partition_counts
 
     def configs(self, name: str) -> Mapping[str, str]:
         """See :class:`kafka.tasks.topics.TopicAdmin`."""
@@ -117,14 +117,14 @@ class Administration:
         self, groups: Mapping[str, Sequence[TopicPartition]]
     ) -> Mapping[str, list[TopicPartition] | KafkaError]:
         """The partitions in which these share groups have no place yet, or a group's error."""
-        found = self._wait(
+        results = self._wait(
             admin.dialogues.share_group_offsets(groups, backoff=self._backoff, timeout_s=self._timeout_s)
         )
         return {
             group: [place for place, at in offsets.items() if at.start_offset < 0]
             if isinstance(offsets, dict)
             else offsets
-            for group, offsets in found.items()
+            for group, offsets in results.items()
         }
 
     def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -197,7 +197,7 @@ def _looks_like(ranges: ApiRanges) -> str:
 def prepare_groups(
     administration: Administration,
     groups: Sequence[str],
-    wanted: Sequence[tuple[str, str]],
+    settings: Sequence[tuple[str, str]],
     pause: Callable[[float], object],
     timeout_s: float = SEEN_TIMEOUT_S,
 ) -> int:
@@ -206,12 +206,12 @@ def prepare_groups(
     ``wanted`` as :func:`kafka.tasks.topics.group_configs` has it: the first one must hold, of the others the broker may
     refuse some. ``pause`` lets seconds pass.
     """
-    found = administration.group_configs(groups)
+    configs = administration.group_configs(groups)
     expected: dict[str, dict[str, str]] = {group: {} for group in groups}
-    for name, value in wanted:
-        missing = [group for group in groups if found[group].get(name) != value]
+    for name, value in settings:
+        missing = [group for group in groups if configs[group].get(name) != value]
         refused = administration.alter_group_config(missing, name, value) if missing else []
-        if refused and (name, value) == wanted[0]:
+        if refused and (name, value) == settings[0]:
             raise KafkaConfigurationError(
                 f"broker rejected {name}={value} for group {refused[0]}: jobs that wait already would be skipped"
             )
@@ -219,14 +219,14 @@ def prepare_groups(
             if group not in refused:
                 expected[group][name] = value
     left_s = timeout_s
-    while any(found[group].get(name) != value for group in groups for name, value in expected[group].items()):
+    while any(configs[group].get(name) != value for group in groups for name, value in expected[group].items()):
         if left_s <= 0:
             names = ", ".join(groups)
             raise KafkaTimeoutError(f"the settings of groups {names} did not take effect within {timeout_s:g} s")
         pause(SEEN_AGAIN_S)
         left_s -= SEEN_AGAIN_S
-        found = administration.group_configs(groups)
-    limits = [found[group].get("share.delivery.count.limit", DEFAULT_DELIVERY_LIMIT) for group in groups]
+        configs = administration.group_configs(groups)
+    limits = [configs[group].get("share.delivery.count.limit", DEFAULT_DELIVERY_LIMIT) for group in groups]
     return min(map(int, limits))
 
 
@@ -289,10 +289,10 @@ def _not_begun(
     except _FAILURES as error:
         if len(groups) == 1:
             return dict.fromkeys(groups, error)
-    found: dict[str, list[TopicPartition] | KafkaError] = {}
+    results: dict[str, list[TopicPartition] | KafkaError] = {}
     for group, places in groups.items():
-        found.update(_not_begun(administration, {group: places}))
-    return found
+        results.update(_not_begun(administration, {group: places}))
+    return results
 
 
 def _may_pass(error: KafkaError) -> bool:

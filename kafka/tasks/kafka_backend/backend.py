@@ -78,8 +78,8 @@ class KafkaBackend:
                 "not declare the queue. Declare a task with it, or name it in App(queues=[...])"
             )
         create = self._settings.create_topics
-        found = ensure_topics(front.administration, plans, create=create, warn=log.warning)[topic]
-        return QueueRoute(topic, min(self._settings.max_payload_bytes, found.max_message_bytes - HEADROOM_BYTES))
+        topic_limits = ensure_topics(front.administration, plans, create=create, warn=log.warning)[topic]
+        return QueueRoute(topic, min(self._settings.max_payload_bytes, topic_limits.max_message_bytes - HEADROOM_BYTES))
 
     def send(self, topic: str, value: bytes, headers: list[Header]) -> FutureRecordMetadata:
         """See :class:`kafka.tasks.backend.Backend`."""

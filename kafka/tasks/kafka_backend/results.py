@@ -116,9 +116,9 @@ class ResultReader:
         """See :meth:`kafka.tasks.backend.Backend.find`."""
         tail = self._tail_of(job_id, start=False)
         if tail is not None:
-            found = tail.view.get(job_id)
-            if tail.covers(job_id) and tail.is_current and (found is not None or not tail.view.evicted):
-                return found
+            record = tail.view.get(job_id)
+            if tail.covers(job_id) and tail.is_current and (record is not None or not tail.view.evicted):
+                return record
         return self._look_up(job_id)
 
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
@@ -211,9 +211,9 @@ class ResultReader:
         if not tail.is_current:
             self._io.loop.call_later(CATCH_UP_LOOK_S, self._catch_up, tail)
 
-    def _on_records(self, found: dict[TopicPartition, list[ConsumerRecord]]) -> None:
+    def _on_records(self, records_by_partition: dict[TopicPartition, list[ConsumerRecord]]) -> None:
         final: list[str] = []
-        for (topic, partition), records in found.items():
+        for (topic, partition), records in records_by_partition.items():
             tail = self._tails.get(partition)
             if tail is None:
                 continue
@@ -257,8 +257,8 @@ class ResultReader:
                 while True:
                     want = dialogue.send(self._answer(want))
             except StopIteration as end:
-                found: StateRecord | None = end.value
-                return found
+                record: StateRecord | None = end.value
+                return record
 
     def _answer(self, want: LookUpRequest) -> Any:
         place = TopicPartition(self._names.late if want.late else self._names.results, want.partition)
@@ -296,5 +296,5 @@ class ResultReader:
             reader.assign([])
 
 
-def _one(found: StateRecord | None) -> list[StateRecord]:
-    return [] if found is None else [found]
+def _one(record: StateRecord | None) -> list[StateRecord]:
+    return [] if record is None else [record]

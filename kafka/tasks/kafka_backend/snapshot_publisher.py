@@ -86,11 +86,11 @@ class KafkaSnapshotPublisher:
         """A dialogue: make the topic if it is not there; KafkaConfigurationError when that is not allowed."""
         backoff, timeout_s = self._client.retry_backoff, self._settings.request_timeout
         plan = self._plan
-        (found,) = yield from admin.dialogues.describe_topics([plan.name], backoff=backoff, timeout_s=timeout_s)
-        if not found["error_code"]:
+        (description,) = yield from admin.dialogues.describe_topics([plan.name], backoff=backoff, timeout_s=timeout_s)
+        if not description["error_code"]:
             return
-        if found["error_code"] not in _MISSING_TOPIC:
-            raise for_code(found["error_code"])(f"topic {plan.name}")
+        if description["error_code"] not in _MISSING_TOPIC:
+            raise for_code(description["error_code"])(f"topic {plan.name}")
         if not self._settings.create_topics:
             configs = " ".join(f"--config {name}={value}" for name, value in sorted(plan.configs.items()))
             raise KafkaConfigurationError(

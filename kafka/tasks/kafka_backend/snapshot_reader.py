@@ -91,8 +91,8 @@ class KafkaSnapshotReader:
             newest = deque(self._poll_until(end), maxlen=1)
             if newest:
                 minute_ago = max(0, newest[-1].timestamp - int(KEPT_S * 1000))
-                found = consumer.offsets_for_times({place: minute_ago})[place]
-                start = begin if found is None else found.offset
+                first = consumer.offsets_for_times({place: minute_ago})[place]
+                start = begin if first is None else first.offset
         self._first_offset = start
         consumer.seek(place, start)
         for record in self._poll_until(end):

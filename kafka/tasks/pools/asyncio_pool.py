@@ -85,10 +85,10 @@ class AsyncioPool(OffLoopPool):
         self._schedule_start()
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
-        found = super().finished(timeout)
-        for job, _ in found:
+        ended = super().finished(timeout)
+        for job, _ in ended:
             self._limited.pop(job, None)
-        return found
+        return ended
 
     def recall(self) -> list[Job]:
         jobs: list[Job] = []

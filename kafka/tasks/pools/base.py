@@ -1,9 +1,9 @@
-"""What a pool is: something that runs jobs and hands their outcomes back.
+"""The interface of pools, which run jobs and return their outcomes.
 
 A pool belongs to the worker's loop thread: it alone calls these methods, and none of them blocks but ``stop``. A pool
-calls ``wake`` (from any thread) when :meth:`Pool.finished` has something to give, or when it could not take jobs before
-and can now. It knows no broker, retry or topic. A new pool is one module here, one row in ``kafka.tasks.pools.POOLS``
-and the same tests. :class:`SimplePool` has the answers of pools without processes.
+calls ``wake`` (from any thread) when :meth:`Pool.finished` has outcomes, or when it can take jobs again. It knows no
+broker, retry or topic. A new pool is one module here, one row in ``kafka.tasks.pools.POOLS`` and the same tests.
+:class:`SimplePool` has the answers of pools without processes.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Pool(Protocol):
 
     @property
     def degraded(self) -> str | None:
-        """Why the pool cannot run jobs for now (nothing more should be leased); None when it can or soon will."""
+        """Why the pool cannot run jobs for now, so that no more should be leased; None when it can or soon will."""
 
     @property
     def ever_ready(self) -> bool:
-        """Whether it could ever run jobs: a worker gives up only on a pool that never could."""
+        """Whether it has ever been able to run jobs: a worker exits only if its pool never was."""
 
     @property
     def may_grow(self) -> bool:
@@ -70,7 +70,7 @@ class Pool(Protocol):
 
     @property
     def free_slots(self) -> int:
-        """How many more jobs it takes now; 0 while no child is up."""
+        """How many more jobs it accepts now; 0 while no child is up."""
 
     @property
     def busy(self) -> int:
@@ -89,7 +89,7 @@ class Pool(Protocol):
         """Enforce the limits that are due; when to call again (monotonic seconds), or None."""
 
     def cancel(self, job: Job) -> None:
-        """The run of this job is of no use any more (``job.cancelled`` is set): let its task see that."""
+        """The result of this run will not be used (``job.cancelled`` is set): inform its task."""
 
     def interrupt(self) -> None:
         """Ask running jobs to end: ``cancelled`` is set, :class:`SoftTimeLimit` raised where that is possible."""
@@ -97,18 +97,18 @@ class Pool(Protocol):
     def abandon(self) -> list[Job]:
         """End what still runs by force, without waiting for it.
 
-        Pools of processes return nothing: each job comes through :meth:`finished`, as ``Lost("stopped")``, when its
-        child is dead. The others return what runs: those jobs will have no outcome, and end with this process.
+        Pools of processes return nothing: :meth:`finished` returns each job as ``ChildLost("stopped")`` when its child
+        has ended. The others return the running jobs, which get no outcome and end with this process.
         """
 
     def stop(self, grace: float) -> list[Job]:
         """Wait up to ``grace`` seconds for running jobs, then close the pool; returns the jobs that did not finish."""
 
     def grow(self, count: int = 1) -> None:
-        """``count`` slots more; ``concurrency`` says how many there are then."""
+        """Add ``count`` slots; ``concurrency`` is the new number."""
 
     def shrink(self, count: int = 1) -> None:
-        """``count`` slots less, idle ones first, but never the last one. Running jobs are not touched."""
+        """Remove ``count`` slots, idle ones first, but never the last one. Running jobs continue."""
 
     def children(self) -> list[ChildSnapshot]:
         """The child processes; empty where there are none."""
@@ -135,7 +135,7 @@ class SimplePool:
     may_grow = False
 
     def abandon(self) -> list[Job]:
-        """Threads cannot be ended by force; this process will end, and they with it."""
+        """Threads cannot be killed; they end with this process."""
         return []
 
     def cancel(self, job: Job) -> None:
@@ -154,4 +154,4 @@ class SimplePool:
         return {}
 
     def dump(self) -> None:
-        """There is no child to do it."""
+        """Without children there is nothing to log."""

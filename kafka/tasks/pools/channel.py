@@ -135,9 +135,8 @@ class ParentChannel:
         self.for_child = ChildFds(child_jobs.detach(), child_news.detach(), lifeline, fd)
 
     def send(self, seq: int, job: Job) -> bool:
-        """Hand a job over; False when the channel takes no more for now.
-
-        True also when the child is gone: its end is found by other means, and :meth:`recall` gives the job back.
+        """Send a job; False when the channel is full. Also True when the child has ended, which is detected elsewhere;
+        :meth:`recall` returns the job.
         """
         head, names, payload = encode_job(seq, job)
         if len(names) + len(payload) > large_payloads.FILE_FROM_BYTES:
@@ -170,8 +169,8 @@ class ParentChannel:
 
     def recall(self, most: int | None = None) -> list[int]:
         """Take back jobs that the child has not received, those sent first first; their sequence numbers."""
-        found: list[int] = []
-        while most is None or len(found) < most:
+        recalled: list[int] = []
+        while most is None or len(recalled) < most:
             try:
                 packet, ancillary, _, _ = self._return_jobs.recvmsg(
                     PACKET_BYTES, large_payloads.ROOM, socket.MSG_DONTWAIT
@@ -182,8 +181,8 @@ class ParentChannel:
                 break
             large_payloads.close_all(large_payloads.received_fds(ancillary))
             if packet != END:
-                found.append(seq_of(packet))
-        return found
+                recalled.append(seq_of(packet))
+        return recalled
 
     def retire(self) -> None:
         """No more jobs: the child ends those that it was sent, and then itself."""
@@ -193,7 +192,7 @@ class ParentChannel:
             self._jobs.shutdown(socket.SHUT_WR)
 
     def read_messages(self) -> list[ChildMessage]:
-        """What has come as a whole. :attr:`messages_eof` is set at the stream's end.
+        """Read the complete messages. :attr:`messages_eof` is set at the stream's end.
 
         :class:`ChannelDamaged` for what cannot be understood, after what came before it; the descriptor is readable
         until that has been raised. That is the stream's end, too: nothing more is read.
@@ -257,7 +256,7 @@ class ParentChannel:
             raise ChannelDamaged(f"could not read the file of a frame's body: {error}") from error
 
     def close(self) -> None:
-        """Let go of everything. A child that still lives is killed by that."""
+        """Close everything, which kills a child that is still running."""
         for sock in (self._jobs, self._return_jobs, self._messages):
             sock.close()
         large_payloads.close_all(self._files)
@@ -312,7 +311,7 @@ class ChildChannel:
         return 0 if self._count <= len(END) else seq_of(self._room)
 
     def packet(self) -> Packet:
-        """The job that was taken last. Once."""
+        """The job that was taken last; may be called once for each."""
         rest = None
         if self._file >= 0:
             fd, self._file = self._file, -1
@@ -320,21 +319,21 @@ class ChildChannel:
         return decode_job(self._view[: self._count], rest)
 
     def discard_file(self) -> None:
-        """Another process has the job that was taken last."""
+        """The job that was taken last is in another process."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
     def send_up(self, up: ChildUp) -> None:
-        """Say that this child takes jobs."""
+        """Report that this child takes jobs."""
         self._send(UP, encode_up(up))
 
     def send_progress(self, text: str) -> None:
-        """Say what this child is busy with, or why it gives up, before it is up."""
+        """Report the progress or the failure of the start."""
         self._send(PROGRESS, encode_progress(text))
 
     def send_done(self, done: JobDone) -> None:
-        """Write the outcome of a job; it is the parent's when this returns."""
+        """Write the outcome of a job; the parent has it when this returns."""
         self._send(DONE, encode_done(done.seq, done.outcome, done.ran_s, done.started_at))
 
     def _send(self, kind: int, body: bytes) -> None:
@@ -353,7 +352,7 @@ class ChildChannel:
             os.close(fd)
 
     def close(self) -> None:
-        """Let go of it, in a process that has no business with it: the parent's view of the channel does not change."""
+        """Close it in a process that does not use it; the parent's view of the channel does not change."""
         self._jobs.close()
         self._messages.close()
         with contextlib.suppress(OSError):

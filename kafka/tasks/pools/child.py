@@ -1,4 +1,4 @@
-"""The child: takes jobs from its channel, runs them one by one, writes what came of each, until there are no more.
+"""The child: takes jobs from its channel, runs them one by one and writes their outcomes, until there are no more.
 
 It knows no broker, no limit and no other child. How it came to be is described in ``launch.py``, ``process_setup.py``
 and ``fork_server.py``; all of them end in :func:`become_child`, which does not return. It ends for four reasons:
@@ -9,8 +9,8 @@ and ``fork_server.py``; all of them end in :func:`become_child`, which does not 
 * whatever user code does to it, or the worker by a signal.
 
 A job's way: the page says that it has begun; it runs, the guard's window open while user code does; the page says that
-its outcome is being written; the outcome is written; the page says that it is done. Dead at any point, the parent knows
-from page and news whether the job had begun and whether its outcome is whole.
+its outcome is being written; the outcome is written; the page says that it is done. Whenever the child dies, the parent
+knows from page and messages whether the job had begun and whether its outcome is complete.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ChildJob(Job):
 
     @cancelled.setter
     def cancelled(self, value: bool) -> None:
-        """It is the page's to say."""
+        """Set by the page only."""
 
 
 class JobLoop:
@@ -232,7 +232,7 @@ class exit_after_block:  # noqa: N801
 
 
 def become_child(ends: ChildChannel, load: Callable[[], App], parameters: ChildParameters) -> NoReturn:
-    """Be a child from here on. Signals are blocked by the caller, and the collector is off. Does not return."""
+    """Run as a child; does not return. The caller has blocked signals and disabled the garbage collector."""
     code = EXIT_BROKEN_CHANNEL
     try:
         code = _run_child(ends, load, parameters)

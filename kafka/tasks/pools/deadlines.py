@@ -1,6 +1,6 @@
 """The one heap of a pool's deadlines, and the one timer of the loop for its earliest.
 
-Everything that is to happen at a time happens through here: limits, graces, back-offs, looks once a second. Time is
+All timed actions of a pool are here: limits, graces, back-offs, checks once a second. Time is
 monotonic, so a step of the wall clock moves nothing. Actions run after the callbacks of descriptors of a turn.
 """
 
@@ -31,14 +31,14 @@ class PoolDeadlines:
         self._is_running = False
 
     def at(self, when: float, action: Action) -> Deadline:
-        """Do it at a monotonic instant; the returned deadline can be cancelled."""
+        """Call it at a monotonic instant; the returned deadline can be cancelled."""
         deadline = self._heap.push(when, action)
         if self._armed_at is None or when < self._armed_at:
             self._arm()
         return deadline
 
     def after(self, seconds: float, action: Action) -> Deadline:
-        """Do it when so much time has passed."""
+        """Call it after a delay."""
         return self.at(self.time() + seconds, action)
 
     def next_at(self) -> float | None:
@@ -46,7 +46,7 @@ class PoolDeadlines:
         return self._heap.next_when()
 
     def run_due(self) -> None:
-        """Do what is due now; an error of one is logged and keeps nothing else from being done."""
+        """Run the due actions; an error of one is logged and does not affect the others."""
         now = self.time()
         self._is_running = True
         try:
@@ -64,7 +64,7 @@ class PoolDeadlines:
         self._arm()
 
     def clear(self) -> None:
-        """Nothing is due any more."""
+        """Cancel everything."""
         self._heap.clear()
         self._arm()
 

@@ -168,8 +168,8 @@ class AdoptedChild(DirectChild):
     """
 
     def exited(self) -> ExitStatus | None:
-        found = super().exited()
-        if found == ExitStatus():
+        status = super().exited()
+        if status == ExitStatus():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, 0)
                 self._exit = None

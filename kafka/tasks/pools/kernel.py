@@ -75,13 +75,13 @@ def stat_fields(pid: int, proc: str = "/proc") -> list[bytes]:
 
 def children_of(pid: int) -> list[int]:
     """The processes whose parent is ``pid``, zombies included; none where there is no /proc."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         threads = os.listdir(f"/proc/{pid}/task")
         for thread in threads:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found += map(int, file.read().split())
-        return found
+                pids += map(int, file.read().split())
+        return pids
     except FileNotFoundError:
         pass
     except OSError:
@@ -93,5 +93,5 @@ def children_of(pid: int) -> list[int]:
     for other in others:
         stat = stat_of(other)
         if stat is not None and stat[1] == pid:
-            found.append(other)
-    return found
+            pids.append(other)
+    return pids

@@ -93,13 +93,13 @@ def pass_fd(fd: int) -> list[tuple[int, int, array.array[int]]]:
 
 def received_fds(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
     """The descriptors that came with a message. They are the receiver's now, and not inherited."""
-    found = array.array("i")
+    fds = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(data[: len(data) - len(data) % FD_BYTES])
-    for fd in found:
+            fds.frombytes(data[: len(data) - len(data) % FD_BYTES])
+    for fd in fds:
         os.set_inheritable(fd, False)
-    return list(found)
+    return list(fds)
 
 
 def close_all(fds: Sequence[int]) -> None:

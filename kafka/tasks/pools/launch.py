@@ -135,19 +135,19 @@ class LaunchedChild:
     def exited(self) -> ExitStatus | None:
         if self._exit is not None:
             return self._exit
-        found = self._reaper.exited()
+        status = self._reaper.exited()
         self.pid = self._reaper.pid
         self.pidfd = self._reaper.pidfd
-        if found is not None and self._process_per_job and self.pid:
+        if status is not None and self._process_per_job and self.pid:
             self._has_ended = True
             if not reap_group(self.pid, self._usages):
                 self.pidfd = None  # it reports nothing more, and would be readable for ever
                 return None
             usage = self.page.lost_usage or self._usages.get(self.page.runner_pid)
             if usage is not None:
-                found = found._replace(max_rss_bytes=usage[0], cpu_s=usage[1])
-        self._exit = found
-        return found
+                status = status._replace(max_rss_bytes=usage[0], cpu_s=usage[1])
+        self._exit = status
+        return status
 
     def soft(self, seq: int) -> None:
         self._ends.page.soft(seq)

@@ -45,12 +45,12 @@ class OffLoopPool(SimplePool):
         done = self._done
         if not done and timeout > 0:
             self._some_done.wait(timeout)
-        found: list[Finished] = []
+        ended: list[Finished] = []
         while done:
-            found.append(done.popleft())
-        self._busy -= len(found)
-        self._counts["done"] += len(found)
-        return found
+            ended.append(done.popleft())
+        self._busy -= len(ended)
+        self._counts["done"] += len(ended)
+        return ended
 
     def tick(self, now: float) -> float | None:
         if self._check_at is not None and now >= self._check_at:

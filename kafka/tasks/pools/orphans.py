@@ -55,17 +55,17 @@ class Orphans:
         """Kill all orphans; returns their pids. They are reaped by :meth:`reap_zombies`, which kills what comes from
         them."""
         # One that was killed counts until it is reaped: what it leaves behind comes as it dies, perhaps after this.
-        found = [
+        orphans = [
             pid for pid in children_of(os.getpid()) if pid not in self.own and (pid in self._killed or _is_orphan(pid))
         ]
-        self._more_may_come = bool(found)
-        for pid in found:
+        self._more_may_come = bool(orphans)
+        for pid in orphans:
             if pid not in self._killed:
                 log.warning("killing process %d, which was left behind by a child that has ended", pid)
                 self._killed.add(pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        return found
+        return orphans
 
     def end(self) -> None:
         """Kill and reap all there are, and what comes from them. Waits for that, but not for long."""

@@ -67,10 +67,10 @@ def check_start_method(method: str | None, platform: str = sys.platform) -> str:
 
 def parse_size(name: str, text: str) -> int:
     """``512M`` as bytes: a number with K, M, G or T (powers of 1024), or plain bytes."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         raise IllegalArgumentError(f"{name} must be a size such as 512M, 1.5G or plain bytes, not {text!r}")
-    return int(float(found[1]) * _SUFFIXES[found[2].upper()])
+    return int(float(match[1]) * _SUFFIXES[match[2].upper()])
 
 
 def parse_memory(name: str, text: str) -> tuple[int, int | None]:

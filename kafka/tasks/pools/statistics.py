@@ -1,4 +1,4 @@
-"""What a pool of processes tells people: ``human_write_stats``, and results cut for the log. Pure."""
+"""Texts about a pool of processes: ``human_write_stats``, and results shortened for the log. Pure."""
 
 from __future__ import annotations
 

@@ -425,8 +425,9 @@ class Supervision:
         now = self._time()
         if not child.came_up:
             if not self.is_closing:
-                said = f"; last message: {child.progress}" if child.progress and child.kill_reason is None else ""
-                self._on_boot_failure(now, child.started_at, f"{death}{said}")
+                is_shown = child.progress and child.kill_reason is None
+                last_message = f"; last message: {child.progress}" if is_shown else ""
+                self._on_boot_failure(now, child.started_at, f"{death}{last_message}")
         elif (child.kill_reason is None and not death.expected) or (death.cause == "memory" and not child.sent_count):
             self._on_crash(child, death, running, now)
         if back:

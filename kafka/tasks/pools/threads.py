@@ -67,7 +67,7 @@ def _raise_in(thread: threading.Thread | None, error: type[BaseException]) -> No
 
 
 class _PendingExceptionRaised(BaseException):
-    """Takes the place of an exception that is not wanted any more."""
+    """Replaces an exception that came too late."""
 
 
 def _clear_pending_exception() -> None:
