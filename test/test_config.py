@@ -204,7 +204,7 @@ def test_none_asks_for_nothing_where_a_setting_is_not_there_yet(name: str) -> No
 
 @pytest.mark.parametrize("client", [KafkaProducer, KafkaConsumer, KafkaAdminClient])
 @pytest.mark.parametrize("servers", ["127.0.0.1:1,127.0.0.1:2", ["127.0.0.1:1"]])
-def test_clients_tell_their_defaults_and_their_settings_with_the_servers_as_given(client: Any, servers: Any) -> None:
+def test_clients_have_their_defaults_and_their_settings_with_the_servers_as_given(client: Any, servers: Any) -> None:
     with client(bootstrap_servers=servers, request_timeout_ms=1000.0) as made:
         assert made.config["bootstrap_servers"] == servers
         assert made.config["request_timeout_ms"] == 1000

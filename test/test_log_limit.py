@@ -29,7 +29,7 @@ def bench(caplog: pytest.LogCaptureFixture) -> Bench:
     return Bench(caplog)
 
 
-def test_lines_of_a_kind_beyond_the_limit_are_counted_and_the_next_one_tells_how_many(bench: Bench) -> None:
+def test_lines_of_a_kind_beyond_the_limit_are_counted_and_the_next_one_has_the_count(bench: Bench) -> None:
     for number in range(1000):
         bench.limited.warning("a", "record %d", number)
     assert bench.lines() == ["record 0", "record 1"]
@@ -39,7 +39,7 @@ def test_lines_of_a_kind_beyond_the_limit_are_counted_and_the_next_one_tells_how
     assert bench.lines() == ["record 0 (998 more lines like this one were left out before it)", "record 1"]
 
 
-def test_a_flush_tells_what_was_left_out_once(bench: Bench) -> None:
+def test_a_flush_reports_what_was_left_out_once(bench: Bench) -> None:
     for number in range(5):
         bench.limited.warning("a", "record %d", number)
     bench.lines()

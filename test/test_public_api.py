@@ -158,7 +158,7 @@ def test_a_module_that_nobody_has_is_not_found(module: str) -> None:
         importlib.import_module(module)
 
 
-def test_codecs_are_told_to_be_there_when_they_work() -> None:
+def test_codecs_are_available_when_they_work() -> None:
     assert codec.has_gzip() is True
     for number, has in ((SNAPPY, codec.has_snappy), (LZ4, codec.has_lz4), (ZSTD, codec.has_zstd)):
         assert has() is (CODEC_NAMES[number] in available_codecs().split(", "))

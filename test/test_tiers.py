@@ -192,7 +192,7 @@ def test_numbers_of_a_run_belong_to_their_names(monkeypatch: pytest.MonkeyPatch)
     assert seeds.rng("a").random() != first
 
 
-def test_a_checkout_tells_its_commit_and_what_differs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkout_has_its_commit_and_what_differs(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def git(*arguments: str) -> str:
         command = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()

@@ -34,7 +34,7 @@ def test_a_version_below_the_served_ones_ends_the_connection(hand: HandBroker) -
     assert hand.send(fetch_request("t"), 3).hang_up
 
 
-def test_an_api_versions_from_the_future_is_told_the_versions_of_api_versions_in_version_0(hand: HandBroker) -> None:
+def test_an_api_versions_from_the_future_gets_the_versions_of_api_versions_in_version_0(hand: HandBroker) -> None:
     reply = hand.broker.handle(hand.connection, UnknownRequest(18, 99, 1, None), hand.now)
     assert reply.version == 0
     answer = hand.answer(ApiVersionsRequest(), reply)

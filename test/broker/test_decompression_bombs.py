@@ -130,7 +130,7 @@ def peak_of(act: Callable[[], T]) -> tuple[T, int]:
 @pytest.mark.parametrize(
     ("timestamp", "key", "code"), [(2 * 3600, b"", 32), (0, None, 87)], ids=["too far ahead", "without keys"]
 )
-def test_of_many_records_that_break_a_rule_a_hundred_are_told_and_no_more_is_read(
+def test_of_many_records_that_break_a_rule_a_hundred_are_reported_and_no_more_is_read(
     hand: HandBroker, timestamp: int, key: bytes | None, code: int
 ) -> None:
     hand.create_topic("t", cleanup_policy="compact")

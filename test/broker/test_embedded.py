@@ -132,7 +132,7 @@ def test_the_broker_ends_when_its_last_client_has_gone_and_not_before(data_dir: 
     assert read_state(data_dir) is None
 
 
-def test_no_client_is_ever_told_of_a_broker_that_is_just_ending(data_dir: str) -> None:
+def test_no_client_gets_the_address_of_a_broker_that_is_just_ending(data_dir: str) -> None:
     for wait_s in (0.96, 0.97, 0.98, 0.99, 1.0):
         lease = ensure_running(data_dir, idle_s=1.0)  # the client below has that long to connect, to the same broker
         threading.Event().wait(wait_s)

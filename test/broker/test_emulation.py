@@ -114,7 +114,7 @@ def test_the_table_has_what_our_client_takes_old_releases_for(name: str) -> None
     assert {key: told for key, told in release.apis.items() if key not in release.refused} == OLD_RANGES[name]
 
 
-def test_every_feature_of_the_table_has_apis_that_the_releases_tell() -> None:
+def test_every_feature_of_the_table_has_apis_of_the_releases() -> None:
     for release in RELEASES.values():
         assert set(release.finalized) <= set(release.supported)
         for feature, level in release.finalized.items():

@@ -316,7 +316,7 @@ def test_a_metadata_answer_keeps_its_brokers_when_a_topic_is_refused(hand: HandB
     assert {topic.name: topic.error_code for topic in answer.topics} == {"t": 29, "u": 0}
 
 
-def test_a_coordinator_can_be_said_to_be_elsewhere(hand: HandBroker) -> None:
+def test_a_coordinator_can_be_reported_elsewhere(hand: HandBroker) -> None:
     hand.broker.faults.answer("FindCoordinator", "COORDINATOR_NOT_AVAILABLE")
     for version, request in ((3, FindCoordinatorRequest(key="g")), (4, FindCoordinatorRequest(coordinator_keys=["g"]))):
         answer = hand.ask(request, version)
@@ -502,7 +502,7 @@ def test_bytes_are_changed_cut_and_cut_off() -> None:
         (lambda f: f.close("Heartbeat", keep=3), "keep needs when='during'"),
     ],
 )
-def test_wrong_use_is_told_at_the_call_in_one_line(hand: HandBroker, make: Any, text: str) -> None:
+def test_wrong_use_is_reported_at_the_call_in_one_line(hand: HandBroker, make: Any, text: str) -> None:
     with pytest.raises(IllegalArgumentError, match=text) as caught:
         make(hand.broker.faults)
     assert "\n" not in str(caught.value)

@@ -105,7 +105,7 @@ def client(request: pytest.FixtureRequest, hand: HandBroker) -> SessionClient:
     return SessionClient(hand, request.param)
 
 
-def test_only_what_is_new_is_told_again(hand: HandBroker, client: SessionClient) -> None:
+def test_only_what_is_new_is_reported_again(hand: HandBroker, client: SessionClient) -> None:
     hand.produce("a", BATCH, 1)
     first = client.fetch({("a", 0): 0, ("a", 1): 0, ("b", 0): 0})
     assert first.session_id > 0
@@ -118,7 +118,7 @@ def test_only_what_is_new_is_told_again(hand: HandBroker, client: SessionClient)
     assert client.told(client.fetch({("b", 0): 1})) == {}
 
 
-def test_a_partition_that_is_added_is_told_once_and_a_forgotten_one_no_more(
+def test_a_partition_that_is_added_is_reported_once_and_a_forgotten_one_no_more(
     hand: HandBroker, client: SessionClient
 ) -> None:
     client.fetch({("a", 0): 0})
@@ -128,7 +128,7 @@ def test_a_partition_that_is_added_is_told_once_and_a_forgotten_one_no_more(
     assert client.told(client.fetch({})) == {}
 
 
-def test_a_log_start_that_moves_is_told(hand: HandBroker, client: SessionClient) -> None:
+def test_a_log_start_that_moves_is_reported(hand: HandBroker, client: SessionClient) -> None:
     hand.produce("a", BATCH)
     hand.produce("a", BATCH)
     client.fetch({("a", 0): 2})
@@ -139,7 +139,7 @@ def test_a_log_start_that_moves_is_told(hand: HandBroker, client: SessionClient)
     assert client.told(client.fetch({})) == {}
 
 
-def test_an_error_is_told_every_time_and_its_end_once(client: SessionClient) -> None:
+def test_an_error_is_reported_every_time_and_its_end_once(client: SessionClient) -> None:
     client.fetch({("a", 0): 0})
     for offsets in ({("a", 0): 9}, {}):
         assert [data.error_code for data in client.told(client.fetch(offsets)).values()] == [1]
@@ -147,7 +147,7 @@ def test_an_error_is_told_every_time_and_its_end_once(client: SessionClient) -> 
     assert client.told(client.fetch({})) == {}
 
 
-def test_a_topic_that_comes_later_is_told_when_it_is_there(hand: HandBroker) -> None:
+def test_a_topic_that_is_created_later_is_reported(hand: HandBroker) -> None:
     hand.create_topic("a")
     client = SessionClient(hand, 12)
     assert [data.error_code for data in client.told(client.fetch({("a", 0): 0, ("c", 0): 0})).values()] == [0, 3]
@@ -226,7 +226,7 @@ def test_names_and_ids_do_not_mix_in_a_session(hand: HandBroker, first: int, sec
     assert client.fetch({}).error_code == 0, "that fetch has not counted"
 
 
-def test_a_fetch_that_another_one_overtakes_is_told_so(hand: HandBroker, client: SessionClient) -> None:
+def test_a_fetch_that_another_one_overtakes_is_an_error(hand: HandBroker, client: SessionClient) -> None:
     client.fetch({("a", 0): 0})
     request = client.request({}, max_wait_ms=500)
     waiting = hand.send(request, client.version)

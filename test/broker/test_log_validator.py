@@ -271,7 +271,7 @@ def starts(
     return broker.ask(request, 0).topics[0].partitions[0]
 
 
-def test_version_0_tells_the_end_and_where_segments_begin(old: HandBroker) -> None:
+def test_version_0_returns_the_end_and_where_segments_begin(old: HandBroker) -> None:
     old.create_topic("t")
     assert starts(old, -1, 10).old_style_offsets == [0]
     old.produce("t", encode_message_set(SAMPLE, 1), version=2)

@@ -149,7 +149,7 @@ def test_offsets_expire_by_their_age_and_by_their_own_end() -> None:
     assert store.groups() == []
 
 
-def test_whoever_knows_the_groups_decides_whether_offsets_expire() -> None:
+def test_the_group_coordinator_decides_whether_offsets_expire() -> None:
     store = Topic().open()
     store.commit("g", {ONE: at(1, committed_ms=0), TWO: at(2, committed_ms=0, expires_ms=5)})
     emptied: list[str] = []
@@ -212,7 +212,7 @@ def test_a_topics_deletion_takes_its_offsets_along_also_when_a_crash_came_betwee
     hand.broker.close()
 
 
-def test_whoever_deletes_the_topic_of_offsets_deletes_the_offsets(tmp_path: Path) -> None:
+def test_deleting_the_topic_of_offsets_deletes_the_offsets(tmp_path: Path) -> None:
     from kafka.protocol.topics import DeleteTopicsRequest
 
     hand = HandBroker(tmp_path)

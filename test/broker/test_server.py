@@ -165,7 +165,7 @@ def test_nobody_waits_for_more_than_one_slow_request_however_many_send_them(
     assert [len(client.frames) for client in slow] == [9] * 5
 
 
-def test_of_large_requests_one_is_handled_in_a_turn_whoever_sends_them(
+def test_one_large_request_is_handled_in_a_turn_for_all_clients(
     memory: InMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also those of connections that have sent nothing before."""
@@ -227,7 +227,7 @@ def test_a_request_above_the_limit_ends_the_connection(tmp_path: Path) -> None:
     memory.broker.close()
 
 
-def test_a_lost_connection_is_told_to_the_broker_at_once(memory: InMemory) -> None:
+def test_a_lost_connection_is_reported_to_the_broker_at_once(memory: InMemory) -> None:
     memory.broker.metadata.create_topic("t", memory.broker.ids.new_topic_id(), 1)
     client = memory.client()
     client.transport.write(encode_request(fetch_request("t", max_wait_ms=60_000), 12, 1, None))
@@ -396,7 +396,7 @@ def test_a_thousand_connections_are_served(running: RunningBroker) -> None:
             client.close()
 
 
-def test_a_start_that_cannot_tell_where_it_listens_names_the_file_and_leaves_the_directory_free(
+def test_a_start_that_cannot_write_its_address_names_the_file_and_leaves_the_directory_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker for those who look there is of no use without; any other one goes on (``test_state_file.py``)."""

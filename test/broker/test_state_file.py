@@ -104,7 +104,7 @@ def test_a_host_that_was_given_by_name_is_written_as_the_address_that_was_bound(
     ("host", "is_loopback"),
     [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("10.0.0.1", False), ("0.0.0.0", False), ("::2", False)],
 )
-def test_loopback_addresses_are_told_from_others(host: str, is_loopback: bool) -> None:
+def test_loopback_addresses_are_distinguished_from_others(host: str, is_loopback: bool) -> None:
     assert BrokerState(7, host, 9092).is_loopback is is_loopback
 
 
@@ -134,7 +134,7 @@ def _unwritable(data_dir: str, state: BrokerState) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_broker_that_cannot_tell_where_it_is_serves_what_it_has(
+def test_a_broker_that_cannot_write_its_address_serves_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("kafka.broker.process.write_state", _unwritable)

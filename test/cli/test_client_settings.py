@@ -74,7 +74,7 @@ def test_a_token_provider_is_imported(file: pathlib.Path) -> None:
         (["--config", "/no/such/file"], "/no/such/file"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(file: pathlib.Path, arguments: list[str], words: str) -> None:
+def test_what_cannot_be_is_reported_in_one_line(file: pathlib.Path, arguments: list[str], words: str) -> None:
     with pytest.raises(KafkaConfigurationError) as caught:
         read(*arguments)
     assert words in str(caught.value) and "\n" not in str(caught.value)

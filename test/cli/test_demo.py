@@ -104,7 +104,7 @@ def test_what_is_no_directory_or_file_is_an_error(tree: pathlib.Path, name: str)
         text_files(str(tree / name) if name else "")
 
 
-def test_a_file_that_cannot_be_read_is_told(tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tree: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.lstat
 
     def lstat(path: str, **options: Any) -> os.stat_result:
@@ -440,7 +440,7 @@ def test_words_are_runs_of_letters(tmp_path: pathlib.Path) -> None:
     assert count_words(str(tmp_path / "text")) == {"self": 1, "send": 1, "word": 2, "count": 1, "w\u00f6rd": 1}
 
 
-def test_one_of_a_kind_is_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_unique_line_is_logged_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     demo._print(demo.Summary(1, 1, 0, 0, 1, 0.5), [])
     demo._print(demo.Summary(2, 2, 0, 0, 0, 0.5), [])
     assert capsys.readouterr().out.splitlines() == [

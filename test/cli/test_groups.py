@@ -79,7 +79,7 @@ def test_a_group_that_is_not_there_is_one_line_with_older_brokers_too(capsys: py
     assert capsys.readouterr() == ("", "kafka groups: group nosuch does not exist\n")
 
 
-def test_no_broker_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_broker_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     began_at = time.monotonic()
     assert main(["groups", "list", "127.0.0.1:1"]) == 1
     assert time.monotonic() - began_at < SOON_S
@@ -124,7 +124,7 @@ def test_all_partitions_of_a_topic_are_reset(address: str, capsys: pytest.Captur
     assert [(row["partition"], row["offset"]) for row in rows] == [(0, 3), (1, 0)]
 
 
-def test_deleting_tells_the_outcome_of_each_and_fails_when_one_did(
+def test_deleting_reports_the_outcome_of_each_and_fails_when_one_did(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["groups", "reset", address, "gone", "--topic", "events", "--to", "latest"])

@@ -66,7 +66,7 @@ def test_workers_children_and_running_jobs_are_tables() -> None:
     ]
 
 
-def test_an_app_without_workers_is_told_so() -> None:
+def test_an_app_without_workers_is_reported() -> None:
     assert list(plain("shop", [], "db:9092")) == ["no workers of shop found at db:9092", ""]
 
 

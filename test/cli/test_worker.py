@@ -77,7 +77,7 @@ def settings_for(pool: str, *arguments: str) -> PoolSettings:
     return worker.pool_settings(parser.parse_args(["shop:app", *arguments]), pool, App("shop", kill_grace=7))
 
 
-def test_what_is_said_reaches_the_pool() -> None:
+def test_options_reach_the_pool() -> None:
     said = "--timeout 60 --soft-timeout 50 --kill-grace 2 --max-jobs-per-child 1000 --concurrency 3 --prefetch 4"
     memory = "--max-memory-per-child 512M,1G --start-method spawn --autoscale 2,8 --start-limit 90"
     settings = settings_for("prefork", *said.split(), *memory.split())
@@ -97,7 +97,7 @@ def test_what_is_said_reaches_the_pool() -> None:
     )
 
 
-def test_what_is_not_said_has_a_default_that_fits_the_pool() -> None:
+def test_an_unset_option_has_a_default_that_fits_the_pool() -> None:
     assert settings_for("threads").concurrency == (os.cpu_count() or 1)
     assert settings_for("asyncio").concurrency == 100
     assert settings_for("inline").concurrency == 1

@@ -224,7 +224,7 @@ def test_on_a_client_that_may_create_topics_administration_does_not(bootstrap: s
     loop.close()
 
 
-def test_the_cluster_tells_its_brokers_and_groups(admin: KafkaAdminClient) -> None:
+def test_the_cluster_returns_its_brokers_and_groups(admin: KafkaAdminClient) -> None:
     cluster = admin.describe_cluster()
     assert cluster["cluster_id"]
     assert cluster["controller_id"] in {broker["broker_id"] for broker in cluster["brokers"]}

@@ -80,7 +80,7 @@ def test_no_election_is_needed_where_leaders_are_as_they_should_be(
         assert {one["partition_id"]: one["error_code"] for one in result["partition_result"]} == {0: 84, 1: 84}
 
 
-def test_an_election_of_all_leaders_tells_of_all_partitions(
+def test_an_election_of_all_leaders_returns_all_partitions(
     admin: KafkaAdminClient, new_topic: NewTopicFixture
 ) -> None:
     topic = new_topic(2)
@@ -137,7 +137,7 @@ def sizes(found: list[dict[str, Any]], topic: str) -> dict[int, int]:
 
 
 @every_release
-def test_directories_tell_how_much_partitions_take(
+def test_directories_have_the_sizes_of_partitions(
     bootstrap: str, admin: KafkaAdminClient, new_topic: NewTopicFixture, node_id: int
 ) -> None:
     topic = new_topic(2)
@@ -310,7 +310,7 @@ def test_settings_of_brokers_are_reset_where_they_were_set(admin: KafkaAdminClie
     ],
     ids=["topic partitions", "quorum", "config resources"],
 )
-def test_what_an_older_broker_lacks_is_told_with_the_release_that_has_it(
+def test_what_an_older_broker_lacks_is_reported_with_the_release_that_has_it(
     admin: KafkaAdminClient, call: Callable[[KafkaAdminClient], object], release: str
 ) -> None:
     with pytest.raises(IncompatibleBrokerVersion, match=f"brokers have it since release .*{release}") as caught:

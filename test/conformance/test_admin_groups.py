@@ -205,7 +205,7 @@ def test_offsets_are_forgotten_but_for_those_of_topics_that_are_read(
 
 
 @every_release
-def test_a_classic_group_is_described_with_what_its_members_said(
+def test_a_classic_group_is_described_with_its_members_metadata(
     admin: KafkaAdminClient, client: KafkaClient, new_topic: NewTopicFixture, unique: Callable[[str], str]
 ) -> None:
     topic, group, none = new_topic(), unique("group"), unique("none")

@@ -136,7 +136,7 @@ def test_rules_are_made_found_by_pattern_and_deleted(authorized: KafkaAdminClien
 
 
 @pytest.mark.deep("authorizers of Apache Kafka, each on a broker of its own; kept by test/core/admin/test_acls.py")
-def test_every_kind_of_rule_is_told_as_it_was_made(authorized: KafkaAdminClient) -> None:
+def test_every_kind_of_rule_is_reported_as_it_was_made(authorized: KafkaAdminClient) -> None:
     kinds = {
         ResourceType.TOPIC: ("t", ACLOperation.ALTER_CONFIGS),
         ResourceType.GROUP: ("g", ACLOperation.READ),
@@ -257,7 +257,7 @@ def test_who_was_given_a_password_is_let_in_until_it_is_taken(
 # -- features and versions -------------------------------------------------------------------------------------------
 
 
-def test_features_are_told_with_their_levels(admin: KafkaAdminClient) -> None:
+def test_features_are_reported_with_their_levels(admin: KafkaAdminClient) -> None:
     for found in (admin.describe_features(), admin.describe_features(send_request_to_controller=True)):
         assert found["share.version"]["supported"] == (0, 1)
         assert found["metadata.version"]["finalized"] == (30, 30)
@@ -291,7 +291,7 @@ def test_levels_that_cannot_be_are_an_error_and_none_changes(admin: KafkaAdminCl
 
 
 @every_release
-def test_what_a_broker_speaks_is_told_of_any_and_of_each(admin: KafkaAdminClient) -> None:
+def test_what_a_broker_speaks_is_reported_of_any_and_of_each(admin: KafkaAdminClient) -> None:
     (broker,) = admin.describe_cluster()["brokers"]
     told, found = admin.api_versions(), admin.get_broker_version_data(broker["broker_id"])
     assert told == found.api_versions
@@ -306,7 +306,7 @@ def test_what_a_broker_speaks_is_told_of_any_and_of_each(admin: KafkaAdminClient
 
 
 @pytest.mark.parametrize("kind", ["embedded", "apache"])
-def test_of_a_broker_that_tells_nothing_what_its_release_speaks_is_told(kind: str) -> None:
+def test_a_broker_that_reports_nothing_has_the_versions_of_its_release(kind: str) -> None:
     if kind == "embedded":
         with EmbeddedBroker(emulate="0.9") as broker:
             _look_at_0_9(broker.bootstrap, broker_id=1)

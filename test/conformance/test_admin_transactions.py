@@ -157,7 +157,7 @@ def test_listed_is_what_the_filters_let_through(
 
 
 @every_release
-def test_a_partition_tells_of_its_producers(
+def test_a_partition_describes_its_producers(
     admin: KafkaAdminClient, begin: Begin, new_topic: NewTopic, unique: Unique
 ) -> None:
     topic = new_topic(2)

@@ -499,13 +499,13 @@ def test_a_level_that_cannot_be_is_refused(
     ],
     ids=str,
 )
-def test_a_level_that_can_be_is_told_so(raw: RawClient, updates: list[tuple[str, int, int]]) -> None:
+def test_a_possible_level_is_accepted(raw: RawClient, updates: list[tuple[str, int, int]]) -> None:
     results = [(name, 0, "NONE") for name, _, _ in updates]
     assert _update(raw, 1, updates, validate_only=True) == (0, None, results)
     assert _update(raw, 2, updates, validate_only=True) == (0, None, [])
 
 
-def test_a_level_that_was_changed_is_what_clients_are_told(raw: RawClient) -> None:
+def test_clients_get_the_changed_level(raw: RawClient) -> None:
     def told() -> tuple[int, dict[str, int]]:
         found = raw.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
         levels = {one.name: one.max_version_level for one in found.finalized_features}

@@ -128,7 +128,7 @@ def test_settings_have_the_types_and_defaults_of_apache_kafka(pair: BrokerPair, 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", range(7, 19))
-def test_fetch_sessions_tell_what_those_of_apache_kafka_tell(
+def test_fetch_sessions_return_what_those_of_apache_kafka_return(
     pair: BrokerPair, scene: Scene, version: int, compare_rounds: int
 ) -> None:
     """A full fetch, then incremental ones that add, move and forget partitions, with new records between them."""

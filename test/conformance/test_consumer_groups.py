@@ -205,7 +205,7 @@ def test_iteration_follows_a_seek_and_keeps_what_pause_holds_back(
     assert following(1) == [6]
 
 
-def test_two_members_share_the_partitions_and_the_listener_is_told(
+def test_two_members_share_the_partitions_and_the_listener_is_called(
     make: Make, send: Callable[..., None], new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(partitions=2)
@@ -322,7 +322,7 @@ def test_partitions_assigned_by_hand_are_committed_without_a_membership(
         consumer.commit({where: 0})
 
 
-def test_asynchronous_commits_are_told_in_their_order_before_a_synchronous_one_returns(
+def test_asynchronous_commits_are_reported_in_their_order_before_a_synchronous_one_returns(
     make: Make, send: Callable[..., None], new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic()

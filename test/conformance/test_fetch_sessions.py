@@ -136,7 +136,7 @@ def topic(reader: Reader, new_topic: NewTopicFixture) -> str:
     return name
 
 
-def test_a_session_tells_what_is_new(reader: Reader, topic: str) -> None:
+def test_a_session_returns_what_is_new(reader: Reader, topic: str) -> None:
     full = reader.fetch([(topic, number, 0) for number in range(3)], (0, 0))
     session = full.session_id
     assert (full.error_code, session > 0, told(full)) == (0, True, [(0, 0), (1, 0), (2, 0)])
@@ -202,7 +202,7 @@ def test_a_session_goes_on_over_another_connection(reader: Reader, topic: str) -
     assert reader.fetch([], (session, 1)).error_code == 0
 
 
-def test_errors_are_told_every_time_and_their_end_once(reader: Reader, topic: str) -> None:
+def test_errors_are_reported_every_time_and_their_end_once(reader: Reader, topic: str) -> None:
     session = reader.fetch([(topic, 0, 1)], (0, 0)).session_id
     assert told(reader.fetch([(topic, 0, 99)], (session, 1), waits=False)) == [(0, 1)]
     assert told(reader.fetch([], (session, 2), waits=False)) == [(0, 1)]
@@ -225,7 +225,7 @@ def test_partitions_take_turns(reader: Reader, topic: str) -> None:
     assert got == [0, 0, 1, 2, 0, 1]
 
 
-def test_a_log_start_that_moves_is_told(reader: Reader, topic: str) -> None:
+def test_a_log_start_that_moves_is_reported(reader: Reader, topic: str) -> None:
     session = reader.fetch([(topic, 0, 1)], (0, 0)).session_id
     partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=1)
     wanted = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition])
@@ -342,7 +342,7 @@ def test_special_times(reader: Reader, topic: str, timestamp: int, since: int, o
         (None, -1, 1, -1, 0),
     ],
 )
-def test_offsets_that_cannot_be_told(
+def test_offset_requests_that_are_errors(
     reader: Reader, topic: str, name: str | None, timestamp: int, level: int, epoch: int, code: int
 ) -> None:
     assert listed(reader, name or topic, timestamp, 11, isolation_level=level, leader_epoch=epoch)[0] == code

@@ -58,7 +58,7 @@ def test_messages_of_an_old_format_are_read_from_a_later_broker(
     assert [(record.timestamp, record.timestamp_type) for record in found] == times
 
 
-def test_an_idempotent_producer_is_told_that_such_a_topic_keeps_no_sequences(
+def test_an_idempotent_producer_gets_an_error_for_a_topic_without_sequences(
     bootstrap: str, old_topic: tuple[str, int]
 ) -> None:
     """Java's producer gets the same error, 43."""

@@ -104,7 +104,7 @@ def test_a_record_without_a_time_has_that_of_the_call(bootstrap: str, new_topic:
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "zstd"], ids=str)
-def test_a_topic_with_the_brokers_time_tells_it_to_the_producer_too(
+def test_a_topic_with_the_brokers_time_returns_it_to_the_producer_too(
     bootstrap: str, new_topic: NewTopicFixture, codec: str | None
 ) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")

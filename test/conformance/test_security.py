@@ -203,7 +203,7 @@ def test_strangers_are_hung_up_on(places, request_and_version):
             assert is_hung_up(client, *request_and_version)
 
 
-def test_versions_are_told_before_the_handshake_and_once(places):
+def test_versions_are_sent_before_the_handshake_and_once(places):
     with places.connect("SASL") as client:
         keys = {row.api_key for row in client.ask(VERSIONS, 3).api_keys}
         assert {17, 36, 50, 51} <= keys
@@ -321,7 +321,7 @@ def test_a_session_cannot_change_hands(places):
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_both_versions_of_tls_are_spoken_and_the_listener_tells_its_own_address(places, version):
+def test_both_versions_of_tls_are_spoken_and_the_listener_returns_its_own_address(places, version):
     with RawClient(places.ports["SSL"]) as client:
         context = client_context(Pem("ca", places.certificates.ca))
         context.minimum_version = context.maximum_version = version

@@ -380,7 +380,7 @@ def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(be
 # -- topics ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_enqueued_is_said_at_once(bench: Bench) -> None:
+def test_what_cannot_be_enqueued_is_reported_at_once(bench: Bench) -> None:
     app = bench.another(max_payload_bytes=2000)
 
     @app.task(name="echo")

@@ -454,7 +454,7 @@ def test_an_end_and_what_may_follow_it(
 # -- what there is to see, and markers by hand -------------------------------------------------------------------------
 
 
-def test_what_a_partition_tells_of_its_producers(raw: TxnClient, name: str, new_topic: Callable[..., str]) -> None:
+def test_what_a_partition_returns_of_its_producers(raw: TxnClient, name: str, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     producer = begun(raw, name, topic)
 

@@ -143,7 +143,7 @@ def test_the_second_producer_fences_the_first(cluster: Cluster, topic: str, make
     assert read(cluster, topic) == [b"of the second"]
 
 
-def test_who_was_fenced_and_writes_on_is_told_at_the_abort(cluster: Cluster, topic: str, make: Make) -> None:
+def test_a_fenced_producer_that_continues_gets_an_error_at_the_abort(cluster: Cluster, topic: str, make: Make) -> None:
     first = make()
     first.begin_transaction()
     first.send(topic, b"1", partition=0).get(30)

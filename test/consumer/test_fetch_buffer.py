@@ -49,7 +49,7 @@ def test_an_error_of_one_partition_is_raised_though_another_always_has_records()
     raise AssertionError("the error reached nobody")
 
 
-def test_a_damaged_batch_of_one_partition_is_told_though_another_always_has_records() -> None:
+def test_a_damaged_batch_of_one_partition_is_reported_though_another_always_has_records() -> None:
     rig = Rig(A, B)
     rig.seek_all()
     reader, _ = reader_of(rig)
@@ -165,7 +165,7 @@ def test_errors_of_a_partition_say_where_they_were() -> None:
     assert fault(rig) == (A, 0), "CorruptRecordError"
 
 
-def test_a_look_up_that_was_refused_is_tried_again_once_it_was_told() -> None:
+def test_a_look_up_that_was_refused_is_retried_once_it_was_reported() -> None:
     """The rights may have been granted since."""
     rig = Rig(A)
     rig.fetcher.offsets_received(rig.find(), {A: TopicAuthorizationFailedError("t")}, rig.now)

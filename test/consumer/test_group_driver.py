@@ -279,7 +279,7 @@ def test_a_seek_of_the_listener_goes_before_the_committed_offset(group: Group) -
     assert group.it.got == ALL[6:]
 
 
-def test_a_listener_that_is_told_of_no_partitions_may_seek_to_the_start_of_all(group: Group) -> None:
+def test_a_listener_that_gets_no_partitions_may_seek_to_the_start_of_all(group: Group) -> None:
     consumer = group.subscribed()
     sought: list[set[TopicPartition]] = []
 
@@ -293,7 +293,7 @@ def test_a_listener_that_is_told_of_no_partitions_may_seek_to_the_start_of_all(g
     assert sought == [set()] and group.it.errors == []
 
 
-def test_a_revocation_commits_first_then_tells_the_listener_then_the_machine(group: Group) -> None:
+def test_a_revocation_commits_first_then_calls_the_listener_then_the_machine(group: Group) -> None:
     consumer = group.subscribed()
     group.do(Assign(BOTH, BOTH))
     group.it.run(2)
@@ -407,7 +407,7 @@ def test_errors_of_the_group_reach_the_user(group: Group) -> None:
         consumer.poll(0)
 
 
-def test_what_the_listener_raises_is_told_and_the_step_is_done(group: Group) -> None:
+def test_what_the_listener_raises_is_reported_and_the_step_is_done(group: Group) -> None:
     group.subscribed()
 
     def fail(assigned: set[TopicPartition]) -> None:
@@ -531,7 +531,7 @@ def test_a_pattern_is_matched_against_all_topics_again_and_again(group: Group) -
     assert "t2" not in asked  # or the broker might make it again
 
 
-def test_a_topic_that_may_not_be_read_is_told_and_again_later(group: Group) -> None:
+def test_a_topic_that_may_not_be_read_is_reported_and_again_later(group: Group) -> None:
     answer = group.it.broker.metadata
 
     def forbid(request: Any, version: int) -> Answer:
@@ -611,7 +611,7 @@ def test_settings_of_groups_that_do_not_fit_are_refused(configs: dict[str, Any],
         KafkaConsumer(**configs)
 
 
-def test_settings_of_groups_without_a_group_are_told_and_do_no_harm(
+def test_settings_of_groups_without_a_group_are_a_warning(
     served: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with KafkaConsumer(

@@ -131,7 +131,7 @@ def test_without_metrics_nothing_is_measured(broker: EmbeddedBroker) -> None:
         assert consumer.metrics() == consumer.metrics(raw=True) == {}
 
 
-def test_reporters_are_told_of_metrics_that_come_and_go(broker: EmbeddedBroker) -> None:
+def test_reporters_get_metrics_that_are_added_and_removed(broker: EmbeddedBroker) -> None:
     told: list[Any] = []
 
     class Reporter(AbstractMetricsReporter):

@@ -244,7 +244,7 @@ def test_close_in_another_thread_ends_iteration_that_waits(served: str) -> None:
 
 
 @pytest.mark.parametrize(("end", "error"), [("close", IllegalStateError), ("wakeup", WakeupError)])
-def test_who_waits_for_a_position_is_told_of_the_end(served: str, end: str, error: type[Exception]) -> None:
+def test_a_wait_for_a_position_raises_the_final_error(served: str, end: str, error: type[Exception]) -> None:
     with KafkaConsumer(bootstrap_servers=served) as consumer:
         consumer.assign([NOWHERE])
         aside = Aside(lambda: consumer.position(NOWHERE, timeout_ms=600_000))

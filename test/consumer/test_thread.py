@@ -36,7 +36,7 @@ def test_asking_for_a_topics_partitions_does_not_create_it(served: str) -> None:
         assert "there" in consumer.topics()
 
 
-def test_a_consumer_can_be_told_to_wait_for_the_cluster(served: str) -> None:
+def test_a_consumer_can_wait_for_the_cluster(served: str) -> None:
     with KafkaConsumer(bootstrap_servers=served) as consumer:
         assert consumer.bootstrap() is None  # type: ignore[func-returns-value]
         assert consumer.bootstrap_connected()
@@ -165,7 +165,7 @@ def test_a_partition_that_is_added_later_is_read(served: str) -> None:
         assert (record.partition, record.value) == (1, b"second")
 
 
-def test_a_partition_that_is_not_there_is_told_once_and_holds_up_no_other(
+def test_a_partition_that_is_not_there_is_reported_once_and_holds_up_no_other(
     served: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     there, missing = TopicPartition("some", 0), TopicPartition("some", 99)

@@ -165,7 +165,7 @@ def test_deadlines_are_those_of_the_calls_in_flight() -> None:
     assert machine.next_deadline() == inf
 
 
-def test_what_is_missing_is_told_of_large_answers_alone_and_of_none_after_a_fault() -> None:
+def test_what_is_missing_is_reported_of_large_answers_alone_and_of_none_after_a_fault() -> None:
     machine = ClientConnection("me")
     machine.send(METADATA, 0)
     head = (1_000_000).to_bytes(4, "big") + (0).to_bytes(4, "big")

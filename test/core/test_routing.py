@@ -68,7 +68,7 @@ def test_targets_of_different_kinds_are_not_the_same() -> None:
     assert Controller() == Controller() and AnyNode() == AnyNode()
 
 
-def test_nothing_known_is_said_to_be_unknown() -> None:
+def test_nothing_known_is_reported_as_unknown() -> None:
     assert route(AnyNode(), Cluster(), Nodes(), Coordinators()) is NoKnownNode.BROKERS
     assert route(Controller(), Cluster(), Nodes(), Coordinators()) is NoKnownNode.CONTROLLER
 

@@ -186,7 +186,7 @@ def test_features_come_with_the_ranges() -> None:
 
 
 @pytest.mark.parametrize(("release", "what", "version"), RELEASES)
-def test_each_release_is_told_by_its_fact_alone_and_with_all_older_ones(
+def test_each_release_is_recognized_by_its_fact_alone_and_with_all_older_ones(
     release: str, what: int | str, version: int
 ) -> None:
     older = RELEASES[RELEASES.index((release, what, version)) :]
@@ -200,7 +200,7 @@ def test_each_release_is_told_by_its_fact_alone_and_with_all_older_ones(
     assert infer_release(ranges, features) == release
 
 
-def test_without_any_fact_it_is_the_first_release_that_tells_its_versions() -> None:
+def test_without_any_fact_it_is_the_first_release_that_reports_its_versions() -> None:
     assert infer_release({18: (0, 0)}) == "0.10.0"
 
 
@@ -257,7 +257,7 @@ def test_the_table_of_old_releases_names_known_apis_and_only_grows() -> None:
 
 
 @pytest.mark.parametrize("rest", [GARBLED, SILENT, CLOSED])
-def test_what_answers_no_kafka_message_is_said_to_do_so(rest: NoAnswer) -> None:
+def test_a_peer_that_answers_no_kafka_message_is_an_error_that_says_so(rest: NoAnswer) -> None:
     with pytest.raises(UnrecognizedBrokerVersion, match="no Kafka message"):
         failing(discover_versions(SOFTWARE, strict=False), (GARBLED, rest), *[BOTH_CLOSED] * 3, (CLOSED,))
 

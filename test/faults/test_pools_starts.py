@@ -66,7 +66,7 @@ def _tells_why(answer: tuple[int, str]) -> bool:
     return answer[0] == 503 and "pool: " in answer[1]
 
 
-def test_a_module_that_children_cannot_import_is_told_and_ends_the_worker_with_code_three(
+def test_a_module_that_children_cannot_import_is_reported_and_ends_the_worker_with_code_three(
     servers: str, import_crew: Callable[[str, str], PoolCrew]
 ) -> None:
     (port,) = free_ports(1)

@@ -135,7 +135,7 @@ def _kill_a_worker(crew: PoolCrew, flags: Sequence[str] = ()) -> JobHandle[Any]:
 # -- told to stop ------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_is_told_to_stop_ends_its_jobs_and_gives_back_the_others(
+def test_a_worker_that_is_stopped_ends_its_jobs_and_gives_back_the_others(
     servers: str, pool_crew: MakeCrew
 ) -> None:
     crew = pool_crew(servers)

@@ -117,7 +117,7 @@ def test_long_jobs_of_a_killed_worker_start_again_on_an_idle_one(servers: str, c
 
 
 @pytest.mark.slow
-def test_each_job_ends_once_for_its_readers_whoever_dies(servers: str, crew: MakeCrew) -> None:
+def test_each_job_ends_once_for_its_readers_whichever_process_dies(servers: str, crew: MakeCrew) -> None:
     """Workers are killed one after the other, and new ones come: the terminal records are one for each job, but for
     those that a dying worker wrote and did not live to acknowledge; and what readers see never changes."""
     team = crew(servers, 4)
@@ -165,7 +165,7 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
     assert len(team.starts()[bad.id]) == 4, team.logs()
 
 
-def test_a_worker_that_is_told_to_stop_leaves_nothing_to_suspect(servers: str, crew: MakeCrew) -> None:
+def test_a_worker_that_is_stopped_leaves_nothing_to_suspect(servers: str, crew: MakeCrew) -> None:
     team = crew(servers, 4)
     warmed_up(team, WORKERS)
     work = team.app.tasks["work"]

@@ -39,7 +39,7 @@ def test_no_request_of_10_kb_keeps_the_loop_for_long(tmp_path: Path) -> None:
     assert seen == {NAMES[row.key] for row in scene.hand.broker.release.apis()}, "an API has no case"
 
 
-def test_a_case_is_about_as_large_as_it_is_told(tmp_path: Path) -> None:
+def test_a_case_is_about_as_large_as_requested(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "data", 1)
     size = SIZE // 10
     sizes = {

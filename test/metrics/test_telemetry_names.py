@@ -49,7 +49,7 @@ def everything(name: str) -> bool:
     return True
 
 
-def test_a_total_is_told_as_what_was_added_since_the_last_time() -> None:
+def test_a_total_is_sent_as_the_difference_since_the_last_push() -> None:
     metrics, ledger = Metrics(), DeltaAccumulator(now_ns=1000)
     metrics.values["sent-total"] = 5
     first = ledger.collect(metrics.all, everything, True, 2000)
@@ -61,7 +61,7 @@ def test_a_total_is_told_as_what_was_added_since_the_last_time() -> None:
     assert second[1] == MetricPoint("org.apache.kafka.x.size.avg", {}, 0, 3000), "a gauge is as it is"
 
 
-def test_a_total_is_told_as_it_is_with_its_beginning_when_the_broker_wants_that() -> None:
+def test_a_total_is_sent_as_it_is_with_its_beginning_when_the_broker_asks_for_that() -> None:
     metrics, ledger = Metrics(), DeltaAccumulator(now_ns=1000)
     metrics.values["sent-total"] = 5
     ledger.collect(metrics.all, everything, False, 2000)
@@ -86,7 +86,7 @@ def test_a_total_that_went_back_counts_from_nothing() -> None:
     assert ledger.collect(metrics.all, everything, True, 2)[0].value == 1
 
 
-def test_only_what_is_wanted_is_read() -> None:
+def test_only_what_is_requested_is_read() -> None:
     def read() -> float:
         raise AssertionError
 
@@ -94,7 +94,7 @@ def test_only_what_is_wanted_is_read() -> None:
     assert DeltaAccumulator(0).collect(metrics, lambda name: False, True, 1) == []
 
 
-def test_what_has_no_number_is_left_out_and_the_rest_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_without_a_number_are_left_out_and_the_rest_is_sent(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> float:
         raise RuntimeError("broken")
 

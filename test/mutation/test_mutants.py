@@ -39,7 +39,7 @@ def changes(source: str) -> list[str]:
     return [mutant.change for mutant in mutants("kafka/x.py", source, enums_of(source, "kafka.x", lambda name: None))]
 
 
-def test_what_decides_is_changed_and_what_only_tells_is_not() -> None:
+def test_decisions_are_mutated_and_texts_are_not() -> None:
     assert sorted(changes(SOURCE)) == sorted(
         [
             "without 3: Action.RETRY", "without 29: Action.FAIL", "3 -> 4", "29 -> 30",

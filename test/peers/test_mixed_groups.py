@@ -135,7 +135,7 @@ def share(members: Sequence[Member]) -> bool:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(("assignor", "peers"), GROUPS, ids=[row[0] for row in GROUPS])
-def test_members_of_several_clients_share_a_group_whoever_leads(
+def test_members_of_several_clients_share_a_group_whichever_leads(
     bootstrap: str, new_topic: Callable[[int], str], members: list[Own | Peer], assignor: str, peers: tuple[str, ...]
 ) -> None:
     topic = new_topic(PARTITIONS)

@@ -172,7 +172,7 @@ def test_threads_get_memory_in_the_order_in_which_they_came_and_nobody_is_left()
         assert not producer._accumulator.memory.is_short
 
 
-def test_a_thread_that_waits_for_memory_is_told_when_the_producer_is_closed() -> None:
+def test_a_thread_that_waits_for_memory_gets_an_error_when_the_producer_is_closed() -> None:
     with _broker() as broker, _producer(broker, max_block_ms=60_000, buffer_memory=60_000) as producer:
         producer.send("t", b"x").get(30)
         broker.pause()

@@ -95,7 +95,7 @@ def test_records_arrive_once_and_in_order_through_any_sequence_of_faults(seed: i
         assert all(future.succeeded() for future in futures)
 
 
-def test_a_repetition_after_a_lost_answer_is_told_as_such_and_succeeds_without_an_offset() -> None:
+def test_a_repetition_after_a_lost_answer_is_a_duplicate_and_succeeds_without_an_offset() -> None:
     with producer_in_memory() as rig:
         rig.cluster.faults = [lose_answer]
         future = rig.producer.send("t", b"x")

@@ -86,7 +86,7 @@ def test_an_error_of_an_interceptor_is_logged_and_changes_nothing(caplog: pytest
     assert sum("interceptor's close raised" in text for text in logged) == 1
 
 
-def test_an_interceptor_is_told_of_records_that_failed_and_of_those_that_send_refused() -> None:
+def test_an_interceptor_gets_records_that_failed_and_those_that_send_refused() -> None:
     notes = Notes(b"")
     with producer_in_memory(interceptors=[notes], max_request_size=1000) as rig:
         rig.producer.send("t", b"x")

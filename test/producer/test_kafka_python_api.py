@@ -155,7 +155,7 @@ def test_a_records_metadata_has_kafka_pythons_fields() -> None:
 
 
 @pytest.mark.parametrize("name", [*SETTINGS_2, *SETTINGS_3])
-def test_every_setting_of_kafka_python_is_one_of_ours_or_said_to_be_missing(name: str) -> None:
+def test_every_setting_of_kafka_python_is_one_of_ours_or_listed_as_missing(name: str) -> None:
     assert name in {setting.name for setting in SETTINGS if "producer" in setting.clients} | NOT_YET
 
 

@@ -109,7 +109,7 @@ def test_without_metrics_nothing_is_measured() -> None:
         assert rig.producer.metrics() == rig.producer.metrics(raw=True) == {}
 
 
-def test_reporters_are_told_which_metrics_there_are_and_none_breaks_the_producer() -> None:
+def test_reporters_get_all_metrics_and_none_breaks_the_producer() -> None:
     told: list[Any] = []
 
     class Reporter(AbstractMetricsReporter):

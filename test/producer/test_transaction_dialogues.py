@@ -257,7 +257,7 @@ def test_offsets_of_version_2_go_to_the_group_alone() -> None:
     assert talk.asked.min_version == 5
 
 
-def test_who_commits_is_told_to_brokers_that_ask() -> None:
+def test_the_committing_member_is_sent_to_brokers_that_ask() -> None:
     talk = Talk(Rig().dialogues.send_offsets({TopicPartition("in", 0): OffsetAndMetadata(5, "m", 2)}, GROUP))
     for version, member in ((2, (-1, "", None)), (3, (3, "member", "instance"))):
         request = talk.request(version)

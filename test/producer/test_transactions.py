@@ -102,7 +102,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: EmbeddedBr
     assert values(broker, topic) == sorted(b"%d-%d" % (number, n) for number in (0, 2, 4) for n in range(5))
 
 
-def test_the_version_of_the_protocol_is_that_of_the_cluster_and_tells_which_requests_are_made(
+def test_the_version_of_the_protocol_is_that_of_the_cluster_and_decides_which_requests_are_made(
     broker: EmbeddedBroker, release: str, topic: str, make: Make
 ) -> None:
     producer = make()
@@ -257,7 +257,7 @@ def test_settings_that_take_away_idempotence_are_refused(other: dict[str, Any]) 
         ({"source": 1}, "g", TypeError),
     ],
 )
-def test_wrong_arguments_are_told_at_the_call_and_harm_nothing(
+def test_wrong_arguments_are_reported_at_the_call_and_harm_nothing(
     make: Make, offsets: Any, group: Any, error: type[Exception]
 ) -> None:
     producer = make()

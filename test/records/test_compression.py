@@ -42,7 +42,7 @@ def test_codecs_have_kafkas_numbers_names_and_levels() -> None:
     }
 
 
-def test_a_batch_inflates_to_100_mib_at_most_unless_told() -> None:
+def test_a_batch_inflates_to_100_mib_at_most_by_default() -> None:
     assert DEFAULT_MAX_DECOMPRESSED_BYTES == 104_857_600
 
 
@@ -262,7 +262,7 @@ def test_an_lz4_frame_that_lies_about_its_size_is_corrupt_and_not_believed() -> 
         codec_for(LZ4).decompress(lying, 10_000)
 
 
-def test_zstd_of_a_size_that_its_frame_does_not_tell_is_read() -> None:
+def test_zstd_of_a_size_that_its_frame_does_not_have_is_read() -> None:
     data = b"some text " * 20_000
     stream = cramjam.zstd.Compressor(3)
     stream.compress(data)

@@ -220,7 +220,7 @@ def test_near_the_end_of_int64_there_is_room_for_a_delta_of_two_bytes_or_the_bat
 
 @pytest.mark.parametrize("what", ["batch", "gzip batch", "v0", "v1"])
 @pytest.mark.parametrize("first", [0, 10, 11, 13, 14, 15])
-def test_records_before_the_first_offset_wanted_are_passed_over(what: str, first: int) -> None:
+def test_records_before_the_first_requested_offset_are_passed_over(what: str, first: int) -> None:
     items: list[RawInput] = [(T0, None, b"%d" % index, [("h", b"x")] * (index % 2)) for index in range(5)]
     if "batch" in what:
         data = batch_of(items, GZIP if "gzip" in what else 0, base_offset=10)
@@ -234,7 +234,7 @@ def test_records_before_the_first_offset_wanted_are_passed_over(what: str, first
     ]
 
 
-def test_a_record_of_no_bytes_is_corrupt_also_before_the_first_offset_wanted() -> None:
+def test_a_record_of_no_bytes_is_corrupt_also_before_the_first_requested_offset() -> None:
     """Java's consumer, too, reads the records that it passes over."""
     fetched = CompletedFetch(TopicPartition("t", 0), 3, batch_with_body(b"\0" + GOOD * 2, 2))
     with pytest.raises(CorruptRecordError, match="a record of 0 bytes"):

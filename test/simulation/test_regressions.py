@@ -44,7 +44,7 @@ def world(tmp_path: Path) -> Any:
     world.close()
 
 
-def test_what_was_said_under_a_lock_that_ended_is_refused_when_the_record_comes_anew(session: ShareSession) -> None:
+def test_an_acknowledgement_after_its_lock_ended_is_refused_when_the_record_comes_anew(session: ShareSession) -> None:
     """Sent later it would have released the new lock, and another member would have got what is worked on here."""
     broker = Broker(session)
     (record,) = broker.fetched(broker.ask(), (0, 3, 1)).records
@@ -59,7 +59,7 @@ def test_what_was_said_under_a_lock_that_ended_is_refused_when_the_record_comes_
     assert not session.has_pending
 
 
-def test_a_list_that_was_refused_is_not_said_again_of_a_record_that_came_anew(session: ShareSession) -> None:
+def test_a_list_that_was_refused_is_not_sent_again_for_a_record_that_came_anew(session: ShareSession) -> None:
     broker = Broker(session)
     first, second = broker.fetched(broker.ask(), (0, 3, 2)).records
     session.acknowledge(first, ACCEPT)
@@ -80,7 +80,7 @@ def test_a_record_whose_lock_ended_on_the_way_is_not_handed_out(session: ShareSe
     assert not broker.fetched(asked, (0, 3, 1)).records
 
 
-def test_records_that_come_while_closing_are_given_back_and_nobody_is_told_of_their_loss(world: World) -> None:
+def test_records_that_come_while_closing_are_given_back_and_their_loss_is_not_reported(world: World) -> None:
     world.create_topic("t", 1)
     world.configure_group("g", share_auto_offset_reset="earliest", share_assignment_interval_ms=0)
     host = world.host("c1")

@@ -247,7 +247,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_the_log_tells_of_runs_that_failed_and_of_no_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_runs_that_failed_and_no_others(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka.tasks.admission")
     job_id = make_id(NOW, 0, b"\1" * 8)
     bench = Bench()
@@ -302,7 +302,7 @@ def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.Lo
         (30.0, {"source": SUSPECT, "unknown": 1}, 6),
     ],
 )
-def test_an_unknown_task_is_told_with_how_long_its_jobs_wait(
+def test_an_unknown_task_is_reported_with_how_long_its_jobs_wait(
     caplog: pytest.LogCaptureFixture, lock_s: float, lease: dict[str, Any], seconds: int
 ) -> None:
     bench = Bench()
@@ -312,7 +312,7 @@ def test_an_unknown_task_is_told_with_how_long_its_jobs_wait(
     assert f"fails in about {seconds} s if there is none; import the module" in line
 
 
-def test_each_unknown_task_is_told_once_and_only_the_first_hundred(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_unknown_task_is_reported_once_and_only_the_first_hundred(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for number in (*range(102), *range(102)):
         bench.admit(f"new{number}")

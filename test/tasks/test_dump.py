@@ -36,7 +36,7 @@ class Dumping:
         return self.jobs
 
 
-def test_a_job_that_a_child_runs_is_told_once_with_its_age(
+def test_a_job_that_a_child_runs_is_reported_once_with_its_age(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     worker = Dumping(monkeypatch)

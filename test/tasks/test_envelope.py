@@ -71,7 +71,7 @@ def test_a_record_that_is_no_job_says_why(value: bytes | None, headers: list[Hea
     assert caught.value.cause == cause
 
 
-def test_what_is_wrong_with_a_record_is_told_in_a_line_however_large_the_record_is() -> None:
+def test_the_error_of_a_record_is_one_line_however_large_the_record_is() -> None:
     large = b"x" * 1_000_000
     for headers in (
         [("id", large), ("name", b"f")],

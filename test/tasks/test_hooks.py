@@ -38,14 +38,14 @@ def told() -> Told:
     return Told()
 
 
-def test_a_success_is_told_where_the_job_ran(told: Told) -> None:
+def test_success_handlers_run_where_the_job_ran(told: Told) -> None:
     job = told.job(lambda n: n, 5)
     assert run(job) == JobSucceeded(b"5")
     assert told.successes == [FinishedJob(job.envelope.id, "f", 3, 2, [5], {})]
     assert told.errors == []
 
 
-def test_an_error_is_told_with_its_traceback_also_when_another_attempt_follows(told: Told) -> None:
+def test_an_error_is_reported_with_its_traceback_also_when_another_attempt_follows(told: Told) -> None:
     def bad() -> None:
         raise OSError("disk")
 
@@ -57,7 +57,7 @@ def test_an_error_is_told_with_its_traceback_also_when_another_attempt_follows(t
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_what_tries_to_end_the_process_is_told_as_an_error(told: Told, error: type[BaseException]) -> None:
+def test_what_tries_to_end_the_process_is_reported_as_an_error(told: Told, error: type[BaseException]) -> None:
     def bad() -> None:
         raise error
 
@@ -105,7 +105,7 @@ def test_a_handler_that_fails_changes_nothing_and_the_next_one_is_called(
     assert "failed for job" in caplog.text
 
 
-def test_the_error_handlers_task_tells_no_success_of_its_own(told: Told) -> None:
+def test_the_error_handlers_task_calls_no_success_handler(told: Told) -> None:
     task = told.app.tasks[ERROR_TASK]
     job = {"id": "1" * 32, "name": "f", "attempt": 1, "deliveries": 1, "args": [1], "kwargs": {}}
     lost = {"cause": "oom", "text": "gone", "signal": 9, "exit_code": None, "rss_bytes": 7}

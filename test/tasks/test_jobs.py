@@ -44,7 +44,7 @@ def test_a_result_is_what_the_task_returned(app: App, backend: FakeBackend, job:
     assert job.status() is JobState.SUCCESS
 
 
-def test_a_failure_tells_type_text_traceback_and_host(backend: FakeBackend, job: JobHandle[int]) -> None:
+def test_a_failure_has_type_text_traceback_and_host(backend: FakeBackend, job: JobHandle[int]) -> None:
     write(backend, job.id, JobState.FAILURE, error_value(ErrorInfo("OSError", "disk full", "Trace"), "host1", 5))
     with pytest.raises(JobFailed, match="OSError: disk full") as caught:
         job.result()

@@ -83,7 +83,7 @@ def test_a_wrong_address_is_one_line_that_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["", "kafka://"])
-def test_servers_may_be_said_with_and_without_a_scheme(broker: EmbeddedBroker, scheme: str) -> None:
+def test_servers_may_be_given_with_and_without_a_scheme(broker: EmbeddedBroker, scheme: str) -> None:
     loop = Loop()
     client = connect(read_settings({"bootstrap_servers": f"{scheme}127.0.0.1:1, {broker.bootstrap}"}), loop)
     client.close()
@@ -151,7 +151,7 @@ def test_enqueueing_on_a_broker_that_cannot_keep_jobs_is_one_clear_error_at_once
 
 
 @pytest.mark.parametrize("release", ["0.11", "3.9"])
-def test_enqueueing_where_no_worker_can_run_is_told_once(release: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_enqueueing_where_no_worker_can_run_is_reported_once(release: str, caplog: pytest.LogCaptureFixture) -> None:
     with EmbeddedBroker(in_process=True, emulate=release) as old:
         app = App("shop", bootstrap_servers=old.bootstrap)
         with caplog.at_level(logging.WARNING, "kafka.tasks"):
@@ -504,7 +504,7 @@ def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:
     assert kinds == [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE]
 
 
-def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None:
+def test_locks_that_the_broker_says_are_gone_are_reported_once(stage: Stage) -> None:
     first, second, third = stage.leases
     error = InvalidRecordStateError("offset 0 is not acquired")
     take_renewable = AcknowledgeType.RENEW
@@ -522,7 +522,7 @@ def test_locks_that_the_broker_says_are_gone_are_told_once(stage: Stage) -> None
     assert "timed out" in stage.events.gone[1][1]
 
 
-def test_a_settled_suspect_that_comes_again_is_told(stage: Stage) -> None:
+def test_a_settled_suspect_that_is_delivered_again_is_reported(stage: Stage) -> None:
     stage.suspect.options["on_records"]([a_record(offset) for offset in range(3)])
     taken, refused, later = stage.leases[3:]
     stage.delivery.settle([taken, refused, later], LeaseVerdict.ACCEPT)
@@ -535,7 +535,7 @@ def test_a_settled_suspect_that_comes_again_is_told(stage: Stage) -> None:
     assert [leases for leases, _ in stage.events.gone] == [[refused], [later]]
 
 
-def test_a_lock_that_turns_out_to_be_gone_is_told_on_a_later_turn(stage: Stage) -> None:
+def test_a_lock_that_turns_out_to_be_gone_is_reported_on_a_later_turn(stage: Stage) -> None:
     stage.main.lost.add(stage.leases[0].token)
     stage.delivery.renew(stage.leases)
     assert stage.events.gone == []
@@ -544,7 +544,7 @@ def test_a_lock_that_turns_out_to_be_gone_is_told_on_a_later_turn(stage: Stage) 
     assert len(stage.main.said) == 2
 
 
-def test_what_is_settled_after_the_end_is_told_as_lost(stage: Stage) -> None:
+def test_what_is_settled_after_the_end_is_reported_as_lost(stage: Stage) -> None:
     stage.delivery.close()
     stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT)
     stage.delivery.renew(stage.leases)
@@ -552,7 +552,7 @@ def test_what_is_settled_after_the_end_is_told_as_lost(stage: Stage) -> None:
     assert [leases for leases, _ in stage.events.gone] == [stage.leases, stage.leases]
 
 
-def test_who_asks_is_told_when_the_settlement_is_answered(stage: Stage) -> None:
+def test_the_caller_is_notified_when_the_settlement_is_answered(stage: Stage) -> None:
     told: list[int] = []
     stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT, lambda: told.append(1))
     stage.loop.run_once(0)
@@ -587,7 +587,7 @@ def test_it_has_left_when_all_its_members_have(stage: Stage) -> None:
     assert stage.main.wants == []
 
 
-def test_a_group_that_cannot_be_joined_is_told(stage: Stage) -> None:
+def test_a_group_that_cannot_be_joined_is_reported(stage: Stage) -> None:
     error = KafkaError("the group is a consumer group")
     stage.main.options["on_error"](error)
     assert stage.events.errors == [error]

@@ -75,7 +75,7 @@ def test_what_leads_to_no_app_says_which_half_failed(tmp_path: Path, target: str
         ("from kafka.tasks import App\napp = App('a')\nb = App('b')\n", "use bad_tasks:app or bad_tasks:b"),
     ],
 )
-def test_a_module_that_fails_is_told_with_its_place(tmp_path: Path, body: str, text: str) -> None:
+def test_a_module_that_fails_is_reported_with_its_place(tmp_path: Path, body: str, text: str) -> None:
     where = write(tmp_path, "bad_tasks", body)
     with pytest.raises(LoadError, match=text):
         load("bad_tasks", where)

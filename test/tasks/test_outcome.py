@@ -103,7 +103,7 @@ def test_each_row_of_the_table_holds() -> None:
     assert {type(row[1]).__name__ for row in ROWS} == set(str(Outcome).split(" | "))
 
 
-def test_what_nothing_is_said_of_is_the_first_run_of_a_task_without_a_policy() -> None:
+def test_by_default_it_is_the_first_run_of_a_task_without_a_policy() -> None:
     assert JobPolicy() == JobPolicy(max_attempts=None, crash_limit=3, delivery_limit=5, store_result=True)
     assert JobHistory() == JobHistory(attempt=1, crashes=0, deliveries=1, expires_ms=None, unknown=0, excused=0)
     assert JobDecision(DROP) == JobDecision(DROP, MoveTarget.NOWHERE, None, 1, 0, 0, "", 0.0, 0)
@@ -234,7 +234,7 @@ def test_a_lost_job_says_signal_exit_code_memory_and_cause(lost: ChildLost, word
     assert [word for word in words if word not in error_info.text] == []
 
 
-def test_a_peak_that_is_no_more_than_what_was_seen_is_not_told() -> None:
+def test_a_peak_that_is_no_more_than_what_was_seen_is_not_reported() -> None:
     assert "peak" not in ChildLost("oom", 9, rss_bytes=900 << 20, peak_rss_bytes=(900 << 20) + 4096).error_info().text
 
 

@@ -114,7 +114,7 @@ def test_the_reason_of_a_cancel_is_text_whatever_it_was(app: App) -> None:
     assert len(outcome.reason) < TEXT_CHARACTERS + 100
 
 
-def test_the_context_tells_about_the_run(app: App) -> None:
+def test_the_context_describes_the_run(app: App) -> None:
     seen: list[Context] = []
 
     def f(ctx: Context, x: int) -> bool:

@@ -21,7 +21,7 @@ DEADLINE_S = 30.0
 
 
 @pytest.mark.parametrize("pool", ["asyncio", "inline", "threads"])
-def test_a_worker_runs_jobs_until_it_is_told_to_stop(app: App, backend: FakeBackend, pool: str) -> None:
+def test_a_worker_runs_jobs_until_it_is_stopped(app: App, backend: FakeBackend, pool: str) -> None:
     done: list[int] = []
     enough = threading.Event()
 

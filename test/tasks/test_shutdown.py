@@ -7,7 +7,7 @@ import math
 from kafka.tasks.shutdown import LEAVE_S, WorkerShutdown, WorkerStage
 
 
-def test_each_stage_lasts_as_long_as_was_said() -> None:
+def test_each_stage_lasts_as_long_as_configured() -> None:
     shutdown = WorkerShutdown(20, 5)
     assert shutdown.ends_at == math.inf
     ends = []

@@ -140,7 +140,7 @@ def test_a_directory_that_was_there_first_finds_workers_when_they_come(app: App)
             eventually(lambda: names(directory), ["a"])
 
 
-def test_a_record_that_is_no_snapshot_is_told_once_and_left_out(app: App, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_that_is_no_snapshot_is_reported_once_and_left_out(app: App, caplog: pytest.LogCaptureFixture) -> None:
     with a_worker(app) as worker:
         worker.say_and_wait("a")
         worker.snapshots.publish("evil", b"{")

@@ -57,7 +57,7 @@ def test_a_success_is_one_record_keyed_by_the_id_in_the_ids_partition() -> None:
     )
 
 
-def test_a_job_that_ends_late_is_told_in_the_late_topic() -> None:
+def test_a_job_that_ends_late_is_recorded_in_the_late_topic() -> None:
     envelope = a_job("f")
     decision = decide(JobSucceeded(b""), JobHistory(), JobPolicy(), 0)
     (record,) = MAKER.for_decision(

@@ -435,7 +435,7 @@ def test_records_that_are_no_jobs_count_against_what_may_be_held_until_they_are_
     assert bench.final(good.id) is JobState.SUCCESS
 
 
-def test_records_that_are_no_jobs_are_leased_by_the_hundreds_though_no_job_tells_how_long_it_takes(
+def test_records_that_are_no_jobs_are_leased_by_the_hundreds_without_a_measured_runtime(
     bench: Bench,
 ) -> None:
     put_no_jobs(bench, 5000)
@@ -569,7 +569,7 @@ def test_an_unknown_task_is_released_for_others_and_dead_after_its_deliveries(be
     assert bench.final(job.id) is JobState.FAILURE
 
 
-def test_an_unknown_task_is_told_once_with_how_long_its_job_waits_and_what_to_do(
+def test_an_unknown_task_is_reported_once_with_how_long_its_job_waits_and_what_to_do(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, _ = bench.put("new.task"), bench.put("new.task")

@@ -230,7 +230,7 @@ def test_the_pool_grows_and_shrinks_while_it_works(bench: Bench) -> None:
     assert len(process.manual.jobs) == 1
 
 
-def test_a_pool_that_keeps_its_slots_is_not_said_to_have_changed(
+def test_a_pool_that_keeps_its_slots_is_not_reported_as_changed(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "kafka.tasks.worker"):
@@ -246,7 +246,7 @@ def test_a_pool_that_keeps_its_slots_is_not_said_to_have_changed(
     ]
 
 
-def test_the_pool_is_told_how_much_waits(bench: Bench) -> None:
+def test_the_pool_knows_how_many_jobs_wait(bench: Bench) -> None:
     bench.put_many(300)
     process = Process(bench)
     bench.settle()
@@ -255,7 +255,7 @@ def test_the_pool_is_told_how_much_waits(bench: Bench) -> None:
     assert process.manual.backlog > 50
 
 
-def test_a_pool_that_may_grow_is_told_of_one_long_job_more(bench: Bench) -> None:
+def test_a_pool_that_may_grow_gets_one_more_long_job(bench: Bench) -> None:
     bench.put_many(9)
     process = Process(bench)
     bench.settle()
@@ -285,7 +285,7 @@ def test_a_pool_that_may_grow_is_told_of_one_long_job_more(bench: Bench) -> None
         ({"soft_timeout": 1.0}, {"timeout": 5, "soft_timeout": 2}, {"soft_timeout_s": 4.0}, {}, (1, 5)),
     ],
 )
-def test_the_limit_of_a_run_is_the_nearest_that_is_said(
+def test_the_limit_of_a_run_is_the_nearest_that_is_set(
     bench: Bench,
     call: Mapping[str, float],
     task: Mapping[str, Any],
@@ -416,7 +416,7 @@ def test_the_error_handler_of_a_killed_job_runs_in_the_pool(bench: Bench) -> Non
     assert process.worker.counts["done"] == 0  # the job runs again, and its handlers' is none of its own
 
 
-def test_a_job_that_was_killed_at_its_hard_limit_tells_so(bench: Bench) -> None:
+def test_a_job_that_was_killed_at_its_hard_limit_is_reported_as_such(bench: Bench) -> None:
     told = Told(bench)
     bench.put("note", 7)
     process = Process(bench)
@@ -430,7 +430,7 @@ def test_a_job_that_was_killed_at_its_hard_limit_tells_so(bench: Bench) -> None:
     assert bench.dead() != []
 
 
-def test_a_job_that_was_given_up_at_its_hard_limit_tells_so_without_a_signal(bench: Bench) -> None:
+def test_a_job_that_was_given_up_at_its_hard_limit_is_reported_without_a_signal(bench: Bench) -> None:
     told = Told(bench)
     job = bench.put("note", 7)
     process = Process(bench)
@@ -458,7 +458,7 @@ def test_the_arguments_of_a_large_payload_are_not_sent_around_again(bench: Bench
     assert told.calls[0][0].args is None
 
 
-def test_an_error_handler_that_kills_its_child_is_told_to_nobody(
+def test_an_error_handler_that_kills_its_child_calls_no_handler(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     Told(bench)
@@ -484,7 +484,7 @@ def test_a_worker_waits_for_error_handlers_before_it_leaves(bench: Bench) -> Non
     assert process.left == 1
 
 
-def test_a_worker_that_is_told_to_go_leaves_without_the_error_handlers(bench: Bench) -> None:
+def test_a_worker_that_is_stopped_leaves_without_the_error_handlers(bench: Bench) -> None:
     Told(bench)
     bench.put("note", 7)
     process = Process(bench)

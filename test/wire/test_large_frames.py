@@ -122,7 +122,7 @@ def test_of_too_many_buffers_the_oldest_goes() -> None:
     assert {id(each) for each in taken} == {id(second), id(third)}
 
 
-def test_a_pool_may_be_filled_by_one_buffer_and_has_16_mib_unless_told() -> None:
+def test_a_pool_may_be_filled_by_one_buffer_and_has_16_mib_by_default() -> None:
     pool = ReceiveBuffers()
     pool.release(bytearray(16 * 1024 * 1024 + 1))
     assert pool.size_bytes == 0

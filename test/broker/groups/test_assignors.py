@@ -84,7 +84,7 @@ COUNTS = st.fixed_dictionaries({topic: st.integers(0, 7) for topic in TOPICS})
 
 
 @given(SUBSCRIBERS, SUBSCRIBERS, COUNTS, st.sampled_from(sorted(ASSIGNORS)))
-def test_everything_that_is_wanted_has_one_owner_who_wants_it(
+def test_every_subscribed_partition_has_one_subscribed_owner(
     before: dict[str, SubscribedMember], now: dict[str, SubscribedMember], counts: dict[UUID, int], name: str
 ) -> None:
     assign = ASSIGNORS[name]

@@ -257,7 +257,7 @@ def test_a_follower_that_asks_again_changes_nothing_and_a_leader_that_does_start
     assert hand.group.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_member_that_waits_in_a_sync_is_told_of_a_new_rebalance() -> None:
+def test_a_member_that_waits_in_a_sync_is_notified_of_a_new_rebalance() -> None:
     hand = Hand()
     hand.stable("a", "b")
     leader = hand.group.leader or ""
@@ -285,7 +285,7 @@ def test_a_static_member_that_is_back_takes_its_place_and_fences_the_old_one() -
     assert hand.stored[-1] == {"i2": b"mine"}
 
 
-def test_a_static_leader_of_an_older_client_is_told_its_old_id_so_that_it_assigns_nothing() -> None:
+def test_a_static_leader_of_an_older_client_gets_its_old_id_so_that_it_assigns_nothing() -> None:
     hand = Hand()
     hand.join("a", instance="i")
     hand.sync("s", "i1", 1, i1=b"mine")

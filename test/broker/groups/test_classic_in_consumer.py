@@ -224,7 +224,7 @@ def test_a_member_behind_its_group_joins_again_unless_it_has_to_let_go() -> None
     assert sync(hand, "m", 2).error is None
 
 
-def test_a_heartbeat_tells_that_there_is_something_to_join_for() -> None:
+def test_a_heartbeat_reports_a_rebalance_to_join() -> None:
     hand = HandGroup()
     join(hand, "m")
     sync(hand, "m", 2)
@@ -245,7 +245,7 @@ def test_a_heartbeat_tells_that_there_is_something_to_join_for() -> None:
     assert due(hand, "m") == {GroupTimeout.SESSION: 115.0, GroupTimeout.MEMBER_JOIN: 124.0}, "the time runs on"
 
 
-def test_who_waits_for_others_is_told_when_they_have_let_go() -> None:
+def test_a_waiting_member_is_notified_when_others_have_revoked() -> None:
     hand = HandGroup()
     join(hand, "m")
     partitions = sorted(hand.group.members["m"].assigned)

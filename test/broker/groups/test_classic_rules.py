@@ -150,7 +150,7 @@ def test_a_new_rebalance_ends_the_time_to_sync() -> None:
     assert ("sync", "") not in due(hand)
 
 
-def test_a_member_that_joins_again_while_the_assignment_is_made_is_told_the_same() -> None:
+def test_a_member_that_joins_again_while_the_assignment_is_made_gets_the_same_response() -> None:
     hand = Hand()
     hand.stable("a", "b")
     leader = hand.group.leader or ""
@@ -333,7 +333,7 @@ def test_offsets_of_an_empty_group_and_of_consumers_may_be_deleted() -> None:
     hand.group.check_offset_delete()
 
 
-def test_a_group_that_ends_tells_who_waits_and_takes_nobody() -> None:
+def test_a_group_that_ends_completes_waiting_requests_and_refuses_members() -> None:
     hand = Hand()
     (first,) = hand.stable("a")
     hand.join("b")

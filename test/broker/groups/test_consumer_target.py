@@ -36,7 +36,7 @@ def test_a_clock_that_was_set_back_does_not_hold_a_target_up() -> None:
     assert hand.join("b").epoch == 3
 
 
-def test_topics_are_looked_at_when_they_were_told_to_have_changed() -> None:
+def test_topics_are_checked_when_they_are_reported_as_changed() -> None:
     hand = HandGroup(2)
     hand.join("a")
     hand.advance(1.1)

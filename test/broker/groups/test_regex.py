@@ -135,7 +135,7 @@ def test_no_expression_holds_the_broker_up(text: str) -> None:
     assert found["a+"] in ({"a" * 249}, None)
 
 
-def test_what_there_is_no_time_for_is_told() -> None:
+def test_what_there_is_no_time_for_is_reported() -> None:
     text = ".*a.{200}c"
     names = ["ab" * 124] * (MAX_WORK // regex._program(text).programsize // 249 + 1)
     with CpuTime() as cpu:
@@ -178,7 +178,7 @@ def test_one_name_that_costs_more_than_is_left_does_not_match() -> None:
     assert not matches("a+", "aa", limit)
 
 
-def test_characters_above_ascii_are_told_apart_from_its_last_one() -> None:
+def test_characters_above_ascii_are_distinguished_from_its_last_one() -> None:
     names = ["\x7f", "\x80"]
     assert resolve(["[^a]", r"\w", "[[:ascii:]]", "\x7f", "\x80"], names) == {
         "[^a]": set(names), r"\w": set(), "[[:ascii:]]": {"\x7f"}, "\x7f": {"\x7f"}, "\x80": {"\x80"},

@@ -49,7 +49,7 @@ def test_limits_hold_but_one_batch_always_comes(hand: HandBroker) -> None:
 
 
 @pytest.mark.parametrize(("offset", "code"), [(-1, 1), (2, 1), (1, 0)])
-def test_an_offset_out_of_range_is_told_at_once(hand: HandBroker, offset: int, code: int) -> None:
+def test_an_offset_out_of_range_is_reported_at_once(hand: HandBroker, offset: int, code: int) -> None:
     hand.create_topic("t")
     hand.produce("t", batch())
     reply = hand.send(fetch_request("t", (offset,), max_wait_ms=1000), 12)
@@ -64,7 +64,7 @@ def test_an_unknown_topic_is_3_by_name_and_100_by_id(hand: HandBroker) -> None:
 
 
 @pytest.mark.parametrize("session", [(0, 5), (55, 3)])
-def test_a_session_that_is_not_there_is_told_so(hand: HandBroker, session: tuple[int, int]) -> None:
+def test_a_missing_session_is_an_error(hand: HandBroker, session: tuple[int, int]) -> None:
     hand.create_topic("t")
     assert hand.ask(fetch_request("t", session=session), 12).error_code == 70
 
@@ -254,7 +254,7 @@ def test_epochs_end_where_the_next_one_begins(
 
 @pytest.mark.parametrize(("epoch", "code"), [(-1, 0), (0, 74), (3, 74), (4, 0), (5, 75)])
 @pytest.mark.parametrize("version", [12, 15, 16, 18])
-def test_a_client_that_knows_another_leader_is_told(
+def test_a_client_that_knows_another_leader_gets_the_current_one(
     three_epochs: HandBroker, version: int, epoch: int, code: int
 ) -> None:
     request = fetch_request("t", topic_id=three_epochs.broker.topic("t").topic_id, max_wait_ms=500)
@@ -282,7 +282,7 @@ def test_a_client_that_knows_another_leader_is_told(
         (5, 5, None, 1),
     ],
 )
-def test_a_client_whose_log_went_another_way_is_told_where(
+def test_a_client_with_a_diverging_log_gets_the_end_of_its_epoch(
     three_epochs: HandBroker, offset: int, epoch: int, diverging: tuple[int, int] | None, code: int
 ) -> None:
     request = fetch_request("t", (offset,), max_wait_ms=500)

@@ -92,7 +92,7 @@ def test_who_asks_may_do_everything(hand: HandBroker) -> None:
     assert cluster.cluster_authorized_operations == 8096
 
 
-def test_a_broker_on_all_addresses_tells_each_client_the_one_that_it_came_to(hand: HandBroker) -> None:
+def test_a_broker_on_all_addresses_returns_each_client_the_one_that_it_connected_to(hand: HandBroker) -> None:
     hand.broker.advertised = (None, 9)
     connection = ConnectionContext("10.0.0.2", 5, local_host="10.0.0.1")
     assert hand.ask(MetadataRequest(topics=[]), connection=connection).brokers[0].host == "10.0.0.1"

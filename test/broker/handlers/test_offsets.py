@@ -92,7 +92,7 @@ def test_several_groups_are_fetched_at_once(hand: HandBroker, version: int) -> N
         assert every.topics[0].topic_id == topic_id
 
 
-def test_an_unknown_topic_id_is_told_for_each_partition(hand: HandBroker) -> None:
+def test_an_unknown_topic_id_is_reported_for_each_partition(hand: HandBroker) -> None:
     wanted = OffsetFetchRequest.OffsetFetchRequestTopics(topic_id=UUID(int=4), partition_indexes=[0])
     request = OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[wanted])])
     assert hand.ask(request, 10).groups[0].topics[0].partitions[0].error_code == 100

@@ -354,7 +354,7 @@ def test_a_forgotten_partition_gives_nothing_more(group: Group) -> None:
     assert group.hand.ask(group.fetch_request(1, partitions=(), forgotten=(0,))).responses == []
 
 
-def test_what_is_not_there_is_told_by_partition(group: Group) -> None:
+def test_what_is_not_there_is_reported_by_partition(group: Group) -> None:
     answer = group.hand.ask(group.fetch_request(0, partitions=(0, 7), max_wait_ms=1000))
     assert {row.partition_index: row.error_code for row in answer.responses[0].partitions} == {0: 0, 7: 3}
     answer = group.hand.ask(group.fetch_request(0, topic_id=UUID(int=5), max_wait_ms=1000))
@@ -479,7 +479,7 @@ def test_an_acknowledgement_meanwhile_takes_the_session_from_a_waiting_fetch(gro
     assert acquired(group.hand.ask(group.fetch_request(0, "other"))) == [(0, 0, 1)]
 
 
-def test_too_many_sessions_are_told_after_the_wait(hand: HandBroker) -> None:
+def test_too_many_sessions_are_reported_after_the_wait(hand: HandBroker) -> None:
     group = Group(hand)
     hand.broker.sessions.max_sessions = 1
     hand.ask(group.fetch_request(0))

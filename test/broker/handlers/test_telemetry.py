@@ -68,7 +68,7 @@ def push(
     return hand.ask(request, connection=connection).error_code
 
 
-def test_a_client_without_an_id_is_given_one_and_told_the_defaults(hand: HandBroker) -> None:
+def test_a_client_without_an_id_gets_one_and_the_defaults(hand: HandBroker) -> None:
     told = get(hand, ZERO_UUID)
     assert told.error_code == 0 and told.client_instance_id.version == 4
     assert told.accepted_compression_types == [4, 3, 1, 2]
@@ -98,7 +98,7 @@ def test_a_subscription_matches_by_what_the_client_is() -> None:
 
 
 @needs_re2
-def test_the_software_is_what_api_versions_has_told(hand: HandBroker) -> None:
+def test_the_software_is_that_of_the_api_versions_request(hand: HandBroker) -> None:
     subscribe(hand, metrics="m.", match="client_software_name=me,client_source_address=127.0.0.1")
     assert get(hand).requested_metrics == []
     hand.ask(ApiVersionsRequest(client_software_name="me", client_software_version="1"))
@@ -199,7 +199,7 @@ def test_a_push_without_metrics_is_taken_and_not_kept(hand: HandBroker) -> None:
     assert hand.broker.telemetry is not None and not hand.broker.telemetry.pushes
 
 
-def test_a_broker_that_was_not_asked_to_neither_tells_nor_serves_it(tmp_path: Path) -> None:
+def test_a_broker_that_was_not_asked_to_neither_lists_nor_serves_it(tmp_path: Path) -> None:
     plain = HandBroker(tmp_path)
     try:
         told = {row.api_key for row in plain.ask(VERSIONS).api_keys}
@@ -209,7 +209,7 @@ def test_a_broker_that_was_not_asked_to_neither_tells_nor_serves_it(tmp_path: Pa
         plain.broker.close()
 
 
-def test_a_broker_that_was_asked_to_tells_version_0_of_both(hand: HandBroker) -> None:
+def test_a_broker_that_was_asked_to_lists_version_0_of_both(hand: HandBroker) -> None:
     told = {row.api_key: (row.min_version, row.max_version) for row in hand.ask(VERSIONS).api_keys}
     assert told[71] == told[72] == (0, 0)
 

@@ -225,7 +225,7 @@ def test_any_number_of_files_is_synced_at_once_where_nothing_waits(tmp_path: Pat
     assert one.ends == [None], "what is no longer there needs no sync"
 
 
-def test_an_error_is_told_to_its_owner_and_to_those_who_wait_and_is_not_tried_again(
+def test_an_error_is_reported_to_its_owner_and_to_waiting_calls_and_is_not_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flusher = LogFlusher(FlushPolicy.parse("interval"), FilePool())
@@ -378,7 +378,7 @@ def test_a_file_is_replaced_whole_or_not_at_all_while_descriptors_are_out(tmp_pa
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_log_that_goes_while_it_is_synced_is_not_told(tmp_path: Path, executor: HandExecutor) -> None:
+def test_a_log_that_goes_while_it_is_synced_is_not_reported(tmp_path: Path, executor: HandExecutor) -> None:
     flusher = LogFlusher(FlushPolicy.parse("always"), FilePool(), executor)
     gone, there = owner(tmp_path, "gone"), owner(tmp_path, "there")
     flusher.mark_dirty(gone)
@@ -406,7 +406,7 @@ def test_a_directory_of_many_files_is_removed_bit_by_bit(tmp_path: Path, executo
     assert len(deleter) == 0
 
 
-def test_the_thread_does_one_piece_after_the_other_and_tells_the_loop() -> None:
+def test_the_thread_does_one_piece_after_the_other_and_notifies_the_loop() -> None:
     loop = Loop()
     turns: list[int] = []
     thread = BackgroundThread(loop, lambda: turns.append(1))

@@ -36,7 +36,7 @@ def full_disk(*arguments: object) -> int:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_the_second_process_is_told_the_directory_and_the_holders_pid(tmp_path: Path) -> None:
+def test_the_error_of_a_second_process_has_the_directory_and_the_holders_pid(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin is not None

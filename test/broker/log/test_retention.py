@@ -90,7 +90,7 @@ def now_ms(hand: HandBroker) -> int:
     return int((hand.now + EPOCH_S) * 1000)
 
 
-def test_expired_records_go_at_the_next_check_and_those_who_wait_are_told(tmp_path: Path) -> None:
+def test_expired_records_go_at_the_next_check_and_waiting_fetches_are_notified(tmp_path: Path) -> None:
     hand = HandBroker(tmp_path)
     hand.create_topic("t", retention_ms="100000", segment_bytes="1048576")
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_expired_records_go_at_the_next_check_and_those_who_wait_are_told(tmp_pa
     hand.broker.close()
 
 
-def test_a_fetch_that_waits_for_more_bytes_is_told_that_its_records_are_gone(tmp_path: Path) -> None:
+def test_a_fetch_that_waits_for_more_bytes_ends_when_its_records_are_deleted(tmp_path: Path) -> None:
     hand = HandBroker(tmp_path)
     hand.create_topic("t", retention_ms="100000")
     hand.produce("t", driver_batch(b"x"))

@@ -56,7 +56,7 @@ def test_locks_that_come_and_go_on_many_partitions_leave_one_deadline_each() -> 
     assert groups.next_deadline is None, "nothing is locked any more"
 
 
-def test_a_lock_that_ends_is_told_once_and_only_by_its_partition() -> None:
+def test_a_lock_that_ends_is_reported_once_and_only_by_its_partition() -> None:
     groups = Groups(MemoryJournal())
     topic = UUID(int=7)
     for number, now in ((0, 0.0), (1, 10.0)):

@@ -113,7 +113,7 @@ def test_a_word_may_be_any_of_the_tables(name: str, default: str, words: list[st
         check_group_settings(limits, {name: "other"})
 
 
-def test_an_unknown_offset_reset_is_told_what_there_is() -> None:
+def test_the_error_of_an_unknown_offset_reset_lists_the_valid_ones() -> None:
     with pytest.raises(InvalidConfigurationError, match="latest, earliest, by_duration:PnDTnHnMn.nS, not 'never'"):
         check_group_settings(BrokerLimits(), {"share.auto.offset.reset": "never"})
 

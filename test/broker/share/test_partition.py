@@ -171,7 +171,7 @@ def test_a_lock_ends_at_its_time_and_that_wakes() -> None:
 
 
 @pytest.mark.parametrize("late", ["acknowledgement", "acquisition"])
-def test_locks_that_another_call_finds_over_are_told_by_the_next_tick(late: str) -> None:
+def test_locks_that_another_call_finds_expired_are_returned_by_the_next_tick(late: str) -> None:
     """Else a fetch that is parked on the partition would not be woken for what it could have."""
     asked: list[float] = []
     desk = Desk(records=10, lock_s=5.0)

@@ -353,7 +353,7 @@ def test_markers_are_fenced_by_epochs_of_producers_and_coordinators(hand: HandBr
     assert state(hand, "x") == "CompleteCommit"
 
 
-def test_what_a_partition_tells_of_its_producers(hand: HandBroker) -> None:
+def test_what_a_partition_returns_of_its_producers(hand: HandBroker) -> None:
     producer = begun(hand)
 
     def row() -> tuple[int, int, int, int]:
@@ -480,7 +480,7 @@ def test_a_release_before_kip_890_lets_old_clients_forget_to_add(tmp_path: Path)
 # -- share groups -----------------------------------------------------------------------------------------------------
 
 
-def test_batches_of_aborted_transactions_are_told_apart(hand: HandBroker) -> None:
+def test_batches_of_aborted_transactions_are_distinguished(hand: HandBroker) -> None:
     a, b = begun(hand, "a", b"a1"), begun(hand, "b", b"b1", b"b2")
     end(hand, "a", a, False)
     end(hand, "b", b, True)

@@ -65,7 +65,7 @@ def test_each_step_is_on_the_disk_before_the_next_one_is_written(hand: HandBroke
         assert read(hand, topic, READ_COMMITTED) == [b"v"]
 
 
-def test_what_comes_meanwhile_is_told_to_come_again(hand: HandBroker) -> None:
+def test_requests_meanwhile_get_a_retriable_error(hand: HandBroker) -> None:
     producer = begun(hand)
     hand.broker.logs.flusher.executor = executor = HandExecutor()
     request, reply = ending(hand, producer)

@@ -110,7 +110,7 @@ def test_a_fence_leaves_an_epoch_that_only_its_producer_may_learn() -> None:
     assert after_init(done, 1, None, new_id, 8).producer == (7, 6)
 
 
-def test_a_fence_by_a_broker_before_kip_890_tells_nobody() -> None:
+def test_a_fence_by_a_broker_before_kip_890_is_not_reported() -> None:
     done = after_markers(after_fence(ongoing(4), 1, new_id, 6), 7)
     assert done.producer == (7, 5)
     with pytest.raises(ProducerFencedError):

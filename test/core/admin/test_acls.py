@@ -122,7 +122,7 @@ def test_rules_are_asked_for_again_while_the_controller_moves() -> None:
     assert len(sends) == 2 and len(found) == 1
 
 
-def test_rules_are_told_as_they_were_made_and_what_is_not_known_is_unknown() -> None:
+def test_rules_are_reported_as_they_were_made_and_what_is_not_known_is_unknown() -> None:
     found, _ = asked(describe_acls(matching(), backoff=BACKOFF), described((2, 3), (99, 98)))
     prefixed = ACLResourcePatternType.PREFIXED
     assert found[0] == rule(ResourcePattern(ResourceType.TOPIC, "t", prefixed))
@@ -134,7 +134,7 @@ def test_a_cluster_without_authorizer_says_so() -> None:
         asked(describe_acls(matching(), backoff=BACKOFF), described(code=SECURITY_DISABLED))
 
 
-def test_a_rule_that_could_not_be_deleted_is_not_among_the_deleted_and_its_error_is_told() -> None:
+def test_a_rule_that_could_not_be_deleted_is_not_among_the_deleted_and_its_error_is_reported() -> None:
     wanted = matching()
     ((each, removed, error),), _ = asked(delete_acls([wanted], backoff=BACKOFF), deleted(0, 0, INVALID_REQUEST))
     assert each is wanted
@@ -177,7 +177,7 @@ def test_filters_say_what_the_version_can_say() -> None:
         (matching(kind=ResourceType.USER), "3.3"),
     ],
 )
-def test_a_broker_that_is_too_old_is_told_from_which_release_on_it_goes(wanted: ACLFilter, release: str) -> None:
+def test_the_error_of_an_old_broker_names_the_release_that_is_needed(wanted: ACLFilter, release: str) -> None:
     def refuse(step: Any) -> Any:
         raise IncompatibleBrokerVersion("node 1 is old")
 

@@ -18,7 +18,7 @@ def data(release: str = "2.8", most: int = 9) -> BrokerVersionData:
     return BrokerVersionData(ApiRanges({3: (0, most), 4: (0, 1)}, release=release))
 
 
-def test_the_release_and_the_versions_are_told() -> None:
+def test_the_release_and_the_versions_are_reported() -> None:
     found = data()
     assert (found.broker_version, found.broker_version_str) == ((2, 8), "2.8")
     assert found.api_versions == {3: (0, 9), 4: (0, 1)}
@@ -64,7 +64,7 @@ def told(code: int = 0) -> ApiVersionsResponse:
     return ApiVersionsResponse(error_code=code, api_keys=[key(api_key=3, min_version=1, max_version=4)])
 
 
-def test_a_broker_is_asked_what_it_speaks_and_told_who_asks() -> None:
+def test_a_broker_gets_the_clients_software_and_returns_its_versions() -> None:
     found, (send,) = asked(request_api_versions(7, software=("a-test", "1.2"), backoff=BACKOFF), told())
     assert found.ranges == {3: (1, 4)}
     request: Any = send.request

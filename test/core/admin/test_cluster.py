@@ -43,7 +43,7 @@ def built(send: Send, version: int) -> DescribeClusterRequest:
     return request
 
 
-def test_the_cluster_is_told_with_its_fenced_brokers_and_operations() -> None:
+def test_the_cluster_is_reported_with_its_fenced_brokers_and_operations() -> None:
     found, (send,) = asked(describe_cluster(backoff=BACKOFF), answer())
     assert found == {
         "cluster_id": "c",

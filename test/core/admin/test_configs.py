@@ -62,7 +62,7 @@ def described(*sources: int) -> DescribeConfigsResponse:
         ("dynamic", {"c1", "c3", "c5"}),
     ],
 )
-def test_the_filter_says_which_settings_are_told(wanted: str, told: set[str]) -> None:
+def test_the_filter_says_which_settings_are_returned(wanted: str, told: set[str]) -> None:
     found, _ = asked(
         describe_configs([ConfigResource("topic", "t")], backoff=BACKOFF, config_filter=wanted), described(1, 3, 4, 5)
     )
@@ -70,13 +70,13 @@ def test_the_filter_says_which_settings_are_told(wanted: str, told: set[str]) ->
     assert {name for name, entry in found["topic"]["t"].items() if entry["is_default"]} == told & {"c5"}
 
 
-def test_what_was_set_for_the_resource_itself_is_told_unless_said_otherwise() -> None:
+def test_what_was_set_for_the_resource_itself_is_returned_by_default() -> None:
     for options in ({}, {"config_filter": ConfigFilterType.MODIFIED}):
         found, _ = asked(describe_configs([ConfigResource("topic", "t")], backoff=BACKOFF, **options), described(1, 5))
         assert list(found["topic"]["t"]) == ["c1"]
 
 
-def test_settings_are_asked_for_by_name_and_with_synonyms_where_that_is_wanted() -> None:
+def test_settings_are_asked_for_by_name_and_with_synonyms_where_that_is_requested() -> None:
     names = [("topic", "t", ["a", "b"]), ("topic", "u", None), ("group", "g", [])]
     resources = [ConfigResource(*each) for each in names]
     _, (send,) = asked(describe_configs(resources, backoff=BACKOFF), described())
@@ -111,7 +111,7 @@ def test_settings_are_asked_for_by_name_and_with_synonyms_where_that_is_wanted()
         (0, False, True, "UNKNOWN"),
     ],
 )
-def test_a_broker_that_tells_no_source_tells_a_default_and_what_is_set(
+def test_a_broker_without_config_sources_reports_defaults_and_set_values(
     kind: int, is_default: bool, read_only: bool, source: str
 ) -> None:
     """Version 0, read as Java's DescribeConfigsResponse did while it had that version."""
@@ -172,7 +172,7 @@ def test_values_say_what_is_done_to_a_setting() -> None:
     assert isinstance(found["topic"]["t"], NoError)
 
 
-def test_an_unknown_setting_is_raised_unless_told_not_to() -> None:
+def test_an_unknown_setting_is_raised_by_default() -> None:
     resource = ConfigResource("topic", "t", {"a": 1})
     with pytest.raises(InvalidConfigurationError):
         asked(alter_configs([resource], backoff=BACKOFF), altered(INVALID_CONFIG))
@@ -180,7 +180,7 @@ def test_an_unknown_setting_is_raised_unless_told_not_to() -> None:
     assert isinstance(found["topic"]["t"], InvalidConfigurationError)
 
 
-def test_settings_are_altered_and_errors_raised_unless_said_otherwise() -> None:
+def test_settings_are_altered_and_errors_raised_by_default() -> None:
     resource = ConfigResource("topic", "t", {"a": 1})
     with pytest.raises(TopicAuthorizationFailedError):
         asked(alter_configs([resource], backoff=BACKOFF), altered(DENIED))
@@ -193,7 +193,7 @@ def test_settings_are_altered_and_errors_raised_unless_said_otherwise() -> None:
     assert send.request.validate_only is True  # type: ignore[union-attr]
 
 
-def test_settings_are_reset_and_errors_raised_unless_said_otherwise() -> None:
+def test_settings_are_reset_and_errors_raised_by_default() -> None:
     resource = ConfigResource("topic", "t", ["a"])
     with pytest.raises(TopicAuthorizationFailedError, match="t$"):
         asked(reset_configs([resource], backoff=BACKOFF), settings(**A_TOPIC), altered(DENIED))
@@ -291,7 +291,7 @@ def test_what_the_old_call_cannot_do_is_refused_before_anything_is_altered(
         asked(alter_configs([resource], backoff=BACKOFF, incremental=incremental), IncompatibleBrokerVersion())
 
 
-def test_the_release_that_can_alter_one_setting_is_told() -> None:
+def test_the_release_that_can_alter_one_setting_is_named() -> None:
     resource = ConfigResource("topic", "t", {"a": 1})
     with pytest.raises(IncompatibleBrokerVersion, match=r"since release 2\.3"):
         asked(alter_configs([resource], backoff=BACKOFF, incremental=True), IncompatibleBrokerVersion("too old"))
@@ -372,7 +372,7 @@ def test_of_all_brokers_and_of_one_what_was_set_is_not_the_same(name: str, delet
     assert [c.name for c in send.request.resources[0].configs] == deleted
 
 
-def test_what_cannot_be_reset_is_refused_before_anything_is_unless_told_not_to() -> None:
+def test_what_cannot_be_reset_is_refused_before_anything_by_default() -> None:
     described = settings(4, "7", own=("1", 2, False), file=("3", 4, True), everybodys=("2", 3, False))
     resource = ConfigResource("broker", "7", ["own", "file", "everybodys", "typo"])
     with pytest.raises(IllegalArgumentError, match="broker 7: no setting that can be reset: file, typo"):
@@ -387,7 +387,7 @@ def test_what_cannot_be_reset_is_refused_before_anything_is_unless_told_not_to()
     ("names", "left"), [(["a", "c"], [("b", "2")]), ([], [])], ids=["some are named", "none are named"]
 )
 @pytest.mark.parametrize("incremental", [None, False])
-def test_old_brokers_are_told_what_is_left(incremental: bool | None, names: list[str], left: Any) -> None:
+def test_old_brokers_get_the_remaining_settings(incremental: bool | None, names: list[str], left: Any) -> None:
     answers = [settings(**A_TOPIC), *([IncompatibleBrokerVersion()] if incremental is None else []), replaced()]
     resource = ConfigResource("topic", "t", names)
     found, (*_, send) = asked(reset_configs([resource], backoff=BACKOFF, incremental=incremental), *answers)

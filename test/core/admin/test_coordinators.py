@@ -94,7 +94,7 @@ def test_what_are_no_names_is_refused_with_the_name_of_the_argument(
             asked(dialogue)
 
 
-def test_errors_name_the_group_and_say_what_the_broker_said() -> None:
+def test_errors_name_the_group_and_have_the_brokers_text() -> None:
     for error, text in (
         (GroupAuthorizationFailedError("no"), "group g: no"),
         (GroupAuthorizationFailedError(""), "group g"),

@@ -50,7 +50,7 @@ def updated(code: int = 0, **results: int) -> UpdateFeaturesResponse:
 
 
 @pytest.mark.parametrize(("epoch", "shown"), [(7, 7), (0, 0), (-1, None)])
-def test_features_are_told_by_name(epoch: int, shown: int | None) -> None:
+def test_features_are_reported_by_name(epoch: int, shown: int | None) -> None:
     found, (send,) = run(describe_features(software=SOFTWARE, backoff=BACKOFF), told(epoch))
     assert found == {
         "a": {"supported": (1, 3), "finalized": (1, 2), "finalized_epoch": shown},
@@ -60,7 +60,7 @@ def test_features_are_told_by_name(epoch: int, shown: int | None) -> None:
     assert (send.request.client_software_name, send.request.client_software_version) == SOFTWARE
 
 
-def test_the_controller_is_asked_when_that_is_wanted() -> None:
+def test_the_controller_is_asked_when_that_is_requested() -> None:
     dialogue = describe_features(software=SOFTWARE, send_request_to_controller=True, backoff=BACKOFF)
     _, (send,) = run(dialogue, told(1))
     assert send.target == Controller()
@@ -113,7 +113,7 @@ def test_the_controller_is_looked_for_when_it_has_moved() -> None:
     assert sum(isinstance(step, RefreshMetadata) for step in steps) == 1
 
 
-def test_an_error_of_the_whole_is_raised_and_one_of_a_feature_is_told() -> None:
+def test_an_error_of_the_whole_is_raised_and_one_of_a_feature_is_reported() -> None:
     with pytest.raises(InvalidUpdateVersionError, match="all wrong"):
         run(update_features({"a": 2}, backoff=BACKOFF), updated(INVALID_UPDATE))
     found, _ = run(update_features({"a": 2, "b": 1}, backoff=BACKOFF), updated(a=INVALID_REQUEST, b=0))
@@ -145,7 +145,7 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(wanted: Any) -> Non
         next(update_features(wanted, backoff=BACKOFF))
 
 
-def test_a_broker_that_is_too_old_is_told_from_which_release_on_it_goes() -> None:
+def test_the_error_of_an_old_broker_names_the_release_that_is_needed() -> None:
     def refuse(step: Any) -> Any:
         raise IncompatibleBrokerVersion("node 1 is old")
 

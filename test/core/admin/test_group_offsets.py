@@ -249,7 +249,7 @@ def test_a_time_that_no_record_has_is_the_end() -> None:
     assert cluster.reset(a=OffsetTimestamp(99)) == {"a": (9, -1, "kept")}
 
 
-def test_a_reset_tells_each_partitions_error_and_offset() -> None:
+def test_a_reset_returns_each_partitions_error_and_offset() -> None:
     cluster = Cluster()
     cluster.handlers[OffsetCommitRequest] = lambda node, request: committed(0, UNKNOWN_MEMBER)
     found = cluster.run(reset_group_offsets("g", {A: 4, B: 2}, cluster.leaders.get, backoff=BACKOFF))

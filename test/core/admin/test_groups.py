@@ -137,7 +137,7 @@ def test_only_the_groups_that_came_to_the_wrong_broker_are_asked_again() -> None
     assert [request.groups_names for _, request in brokers.asked(DeleteGroupsRequest)] == [["a"], ["b"], ["b"], ["b"]]
 
 
-def test_a_group_whose_coordinator_is_not_told_has_an_error_of_its_own() -> None:
+def test_a_group_without_a_known_coordinator_has_an_error_of_its_own() -> None:
     brokers = Brokers({"a": 1, "b": -30})
     brokers.handlers[DeleteGroupsRequest] = deleted(a=0)
     assert brokers.run(delete_groups(["a", "b"], backoff=BACKOFF)) == {"a": NoError, "b": GroupAuthorizationFailedError}
@@ -241,7 +241,7 @@ def of_consumers(group_id: str, code: int = 0, text: str | None = None) -> Consu
         (30, "[Error 30] GroupAuthorizationFailedError: late", 1),
     ],
 )
-def test_a_group_that_is_loading_is_asked_for_again_and_another_error_is_told(
+def test_a_group_that_is_loading_is_asked_for_again_and_another_error_is_reported(
     code: int, error: str | None, requests: int
 ) -> None:
     brokers = Brokers({"a": 1})
@@ -275,7 +275,7 @@ def test_share_groups_are_described_by_their_own_api_alone() -> None:
 
 
 @pytest.mark.parametrize("is_wanted", [None, False, True])
-def test_operations_are_asked_for_where_that_is_wanted_and_the_version_can(is_wanted: bool | None) -> None:
+def test_operations_are_asked_for_where_that_is_requested_and_the_version_can(is_wanted: bool | None) -> None:
     """In DescribeGroups since version 3 (KIP-430)."""
     brokers = Brokers({"a": 1})
     brokers.handlers[ConsumerGroupDescribeRequest] = lambda step, request: ConsumerGroupDescribeResponse(
@@ -292,7 +292,7 @@ def test_operations_are_asked_for_where_that_is_wanted_and_the_version_can(is_wa
 
 
 @pytest.mark.parametrize(("rack", "told"), [("r", "r"), ("", None)])
-def test_what_consumers_told_one_another_is_told_as_dictionaries(rack: str, told: str | None) -> None:
+def test_subscriptions_and_assignments_are_returned_as_dictionaries(rack: str, told: str | None) -> None:
     owned = (TopicPartition("t", 1), TopicPartition("t", 0))
     metadata = write_subscription(MemberSubscription(("t", "u"), b"mine", owned, 5, rack))
     assignment = write_assignment(MemberAssignment((TopicPartition("u", 2),), None))
@@ -320,7 +320,7 @@ def test_what_consumers_told_one_another_is_told_as_dictionaries(rack: str, told
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00"])
-def test_bytes_that_no_consumer_told_are_left_as_they_are(data: bytes) -> None:
+def test_bytes_that_no_consumer_wrote_are_left_as_they_are(data: bytes) -> None:
     member = DescribeGroupsResponse.DescribedGroupMember(
         member_id="m", client_id="c", client_host="h", member_metadata=data, member_assignment=data
     )

@@ -44,7 +44,7 @@ def directories(*paths: str, code: int = 0) -> DescribeLogDirsResponse:
     return message(throttle_time_ms=0, error_code=code, results=results)
 
 
-def test_topics_without_partitions_in_a_directory_are_not_told() -> None:
+def test_topics_without_partitions_in_a_directory_are_not_reported() -> None:
     """As release 2.8 answers, which names every topic that it has."""
     answer = directories("/a")
     answer.results[0].topics.append(DescribeLogDirsResponse.DescribeLogDirsTopic(name="other", partitions=[]))
@@ -52,7 +52,7 @@ def test_topics_without_partitions_in_a_directory_are_not_told() -> None:
     assert [topic["name"] for topic in found[0]["log_dirs"][0]["topics"]] == ["t"]
 
 
-def test_all_brokers_tell_their_directories() -> None:
+def test_all_brokers_return_their_directories() -> None:
     found, sent = asked(describe_log_dirs(backoff=BACKOFF), cluster(1, 2), directories("/a", "/b"), directories("/c"))
     assert [step.target for step in sent[1:]] == [1, 2]
     assert all(step.request.topics is None for step in sent[1:])  # type: ignore[union-attr]
@@ -104,7 +104,7 @@ def test_another_error_of_the_whole_is_raised_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("answer", [directories(), directories(code=NOT_ALLOWED)])
-def test_who_may_not_see_directories_is_told_so_by_old_brokers_too(answer: DescribeLogDirsResponse) -> None:
+def test_missing_rights_to_see_directories_are_an_error_of_old_brokers_too(answer: DescribeLogDirsResponse) -> None:
     with pytest.raises(ClusterAuthorizationFailedError, match="directories of broker 7"):
         asked(describe_log_dirs(None, [7], backoff=BACKOFF), answer)
 
@@ -166,7 +166,7 @@ def test_brokers_are_a_list_of_ids(wrong: Any) -> None:
         {("t", 0, "1"): "/a"},
     ],
 )
-def test_what_is_no_replica_is_told_in_one_line(wrong: Any) -> None:
+def test_what_is_no_replica_is_an_error_in_one_line(wrong: Any) -> None:
     with pytest.raises(IllegalArgumentError, match=r"replica_assignments.* is needed"):
         asked(alter_replica_log_dirs(wrong, backoff=BACKOFF))
 

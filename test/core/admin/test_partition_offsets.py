@@ -65,7 +65,7 @@ def test_leaders_are_asked_with_the_isolation_that_is_meant(level: Any) -> None:
     assert asked(brokers) == [(1, 1, [(0, -1)]), (2, 1, [(1, 99)])]
 
 
-def test_all_records_count_unless_said_otherwise() -> None:
+def test_all_records_count_by_default() -> None:
     brokers = cluster()
     brokers.run(list_partition_offsets({A: -2}, backoff=BACKOFF))
     assert asked(brokers) == [(1, 0, [(0, -2)])]

@@ -76,7 +76,7 @@ def test_the_quorum_is_a_dictionary_with_texts_for_errors() -> None:
 
 
 @pytest.mark.parametrize("text", ["not here", None])
-def test_the_error_of_the_partition_is_told(text: str | None) -> None:
+def test_the_error_of_the_partition_is_reported(text: str | None) -> None:
     found, _ = described(quorum(UNKNOWN_TOPIC, text=text))
     error = found["topics"][0]["partitions"][0]["error"]
     assert error == "[Error 3] UnknownTopicOrPartitionError" + (f": {text}" if text else "")
@@ -93,6 +93,6 @@ def test_the_error_of_the_request_is_raised() -> None:
         described(quorum(whole=NOT_ALLOWED))
 
 
-def test_brokers_without_a_quorum_are_told_from_those_with_one() -> None:
+def test_brokers_without_a_quorum_are_distinguished_from_those_with_one() -> None:
     with pytest.raises(IncompatibleBrokerVersion, match=r"does not have it; brokers have it since release 3\.3, with"):
         described(IncompatibleBrokerVersion("node 1 does not have it"))

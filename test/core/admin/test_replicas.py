@@ -79,7 +79,7 @@ def test_no_brokers_at_all_are_refused_before_anything_is_sent(replicas: Any) ->
         ({HERE: [True]}, r"t-0: brokers=\[True\]: a list of their ids"),
     ],
 )
-def test_what_is_no_move_is_told_in_one_line(given: Any, text: str) -> None:
+def test_what_is_no_move_is_an_error_in_one_line(given: Any, text: str) -> None:
     with pytest.raises(IllegalArgumentError, match=text) as caught:
         run(alter_partition_reassignments(given, backoff=BACKOFF))
     assert "\n" not in str(caught.value)
@@ -158,7 +158,7 @@ def test_that_no_election_was_needed_is_no_error(kind: Any) -> None:
     assert (send.target, send.request.election_type, send.min_version) == (Controller(), 0, None)
 
 
-def test_the_first_error_of_an_election_is_raised_or_all_are_told() -> None:
+def test_the_first_error_of_an_election_is_raised_or_all_are_returned() -> None:
     with pytest.raises(PreferredLeaderNotAvailableError, match="partition t-1"):
         run(elect_leaders(0, [HERE, THERE], backoff=BACKOFF), elected(0, NO_PREFERRED))
     with pytest.raises(ClusterAuthorizationFailedError, match="election of leaders"):
@@ -215,7 +215,7 @@ def test_one_text_is_no_list_of_topics() -> None:
         ([5], "topic_partitions: 5: a TopicPartition is needed"),
     ],
 )
-def test_what_is_no_list_of_partitions_is_told_in_one_line(given: Any, text: str) -> None:
+def test_what_is_no_list_of_partitions_is_an_error_in_one_line(given: Any, text: str) -> None:
     for call in (elect_leaders(0, given, backoff=BACKOFF), list_partition_reassignments(given, backoff=BACKOFF)):
         with pytest.raises(IllegalArgumentError, match=text):
             run(call)

@@ -92,7 +92,7 @@ def test_an_answer_may_be_lost_with_the_connection_or_by_time() -> None:
         (IncompatibleBrokerVersion(), "the broker is too old; brokers have it since release 2.4"),
     ],
 )
-def test_a_broker_that_is_too_old_is_told_with_the_release_that_is_needed(error: Exception, text: str) -> None:
+def test_an_error_of_an_old_broker_names_the_release_that_is_needed(error: Exception, text: str) -> None:
     def attempt() -> Any:
         raise error
         yield
@@ -195,7 +195,7 @@ def test_a_bit_is_the_operation_of_that_code(bit: int, name: str) -> None:
     assert operations_of(1 << bit) == [name]
 
 
-def test_operations_are_told_from_the_lowest_bit_and_only_such_as_may_be_done() -> None:
+def test_operations_are_listed_from_the_lowest_bit_and_only_authorized_ones() -> None:
     """As Java's ``Utils.from32BitField`` and ``KafkaAdminClient.validAclOperations``: not UNKNOWN, ANY and ALL."""
     assert operations_of((1 << 15) - 1) == list(OPERATIONS.values())
     assert operations_of(0b111) == [] and operations_of(0) == []

@@ -102,7 +102,7 @@ def test_a_final_error_is_the_answer() -> None:
         results_or_raise(found)
 
 
-def test_errors_name_the_partition_once_and_say_what_the_broker_said() -> None:
+def test_errors_name_the_partition_once_and_have_the_brokers_text() -> None:
     for error, text in (
         (TopicAuthorizationFailedError("no"), "t-0: no"),
         (TopicAuthorizationFailedError("not t-0"), "not t-0"),

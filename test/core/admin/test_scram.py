@@ -200,7 +200,7 @@ def test_an_error_without_a_text_is_no_success() -> None:
     assert text_of(NoError("")) is None and text_of(NotControllerError("why")) == "why"
 
 
-def test_a_broker_that_is_too_old_is_told_from_which_release_on_it_goes() -> None:
+def test_the_error_of_an_old_broker_names_the_release_that_is_needed() -> None:
     def refuse(step: Any) -> Any:
         raise IncompatibleBrokerVersion("node 1 is old")
 

@@ -121,7 +121,7 @@ def test_a_place_without_more_has_neither_lag_nor_epoch() -> None:
     assert SharePartitionOffset(4) == (4, -1, -1)
 
 
-def test_each_coordinator_tells_where_its_groups_stand() -> None:
+def test_each_coordinator_returns_the_offsets_of_its_groups() -> None:
     cluster = Cluster()
     assert cluster.run(list_share_group_offsets({"g": [B, C], "h": None}, backoff=BACKOFF)) == {
         "g": {B: SharePartitionOffset(11, 5, 3), C: SharePartitionOffset(10, 5, 3)},

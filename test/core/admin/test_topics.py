@@ -59,7 +59,7 @@ def test_the_controller_is_looked_for_when_it_has_moved() -> None:
     assert any(isinstance(step, RefreshMetadata) for step in steps)
 
 
-def test_the_first_error_is_raised_or_all_are_told() -> None:
+def test_the_first_error_is_raised_or_all_are_returned() -> None:
     with pytest.raises(TopicAlreadyExistsError, match="topic t1"):
         run(create_topics(["t0", "t1"], backoff=BACKOFF), created(0, 36))
     result, _ = run(create_topics(["t0", "t1"], backoff=BACKOFF, raise_errors=False), created(0, 36))
@@ -95,7 +95,7 @@ def test_the_controller_has_its_time_and_is_waited_for_a_little_longer(call: str
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_errors_are_raised_and_things_are_done_unless_said_otherwise(call: str) -> None:
+def test_errors_are_raised_and_things_are_done_by_default(call: str) -> None:
     with pytest.raises(TopicAuthorizationFailedError, match="topic t0"):
         run(CALLS[call](), answered(call, DENIED))
     found, _ = run(CALLS[call](raise_errors=False), answered(call, DENIED))
@@ -113,7 +113,7 @@ def test_what_is_no_topic_to_create_is_refused() -> None:
             run(create_topics(nothing, backoff=BACKOFF))
 
 
-def test_the_settings_of_a_new_topic_are_told_where_the_broker_tells_them() -> None:
+def test_the_settings_of_a_new_topic_are_returned_where_the_broker_has_them() -> None:
     answer = created(0, 0, 0)
     config = CreateTopicsResponse.CreatableTopicConfigs
     told = config(name="retention.ms", value="5", read_only=False, config_source=1, is_sensitive=False)
@@ -128,7 +128,7 @@ def test_the_settings_of_a_new_topic_are_told_where_the_broker_tells_them() -> N
     assert "configs" not in second and "configs" not in third
 
 
-def test_what_is_not_said_of_a_new_topic_is_the_brokers_default() -> None:
+def test_an_unset_option_of_a_new_topic_is_the_brokers_default() -> None:
     """-1 for both numbers (KIP-464); null for a setting."""
     for given in (["t0"], {"t0": {}}):
         _, (send,) = run(create_topics(given, backoff=BACKOFF), created(0))
@@ -375,7 +375,7 @@ def test_time_that_a_broker_takes_is_waited_too() -> None:
 
 
 @pytest.mark.parametrize(("version", "asked"), [(0, []), (3, None), (4, ["there", "typo"])])
-def test_a_broker_that_cannot_be_told_to_create_nothing_is_asked_for_all_topics(
+def test_a_broker_that_would_create_topics_is_asked_for_all_topics(
     version: int, asked: list[str] | None
 ) -> None:
     def answer(step: Any) -> Any:

@@ -328,7 +328,7 @@ def test_coordinators_of_transactions_are_looked_up_one_by_one_where_brokers_tak
         (ListTransactionsRequest, lambda: find_hanging_transactions(now_ms=NOW_MS, backoff=BACKOFF), "3.0"),
     ],
 )
-def test_a_broker_that_is_too_old_is_told_with_the_release_that_is_needed(kind: type, ask: Any, release: str) -> None:
+def test_an_error_of_an_old_broker_names_the_release_that_is_needed(kind: type, ask: Any, release: str) -> None:
     cluster = Cluster()
     cluster.where = {"a": 1}
     del cluster.handlers[kind]
@@ -339,7 +339,7 @@ def test_a_broker_that_is_too_old_is_told_with_the_release_that_is_needed(kind: 
 # -- in partitions ----------------------------------------------------------------------------------------------------
 
 
-def test_leaders_or_a_replica_tell_of_producers() -> None:
+def test_leaders_or_a_replica_describe_producers() -> None:
     cluster = Cluster()
     cluster.producers = {A: [(7, 100, 5)]}
     known = PartitionProducerState([ProducerState(7, 3, 7, 100, 0, 5)])
@@ -523,7 +523,7 @@ def test_an_epoch_is_not_looked_up_for_a_transaction_that_is_over() -> None:
     assert cluster.markers == [0]
 
 
-def test_a_partition_that_is_not_there_is_said_so_at_once() -> None:
+def test_a_missing_partition_is_an_error_at_once() -> None:
     cluster = Cluster()
     with pytest.raises(UnknownTopicOrPartitionError, match="there is no t-9"):
         cluster.run(abort_transaction(AbortTransactionSpec(TopicPartition("t", 9), 7, 3), backoff=BACKOFF))
@@ -704,7 +704,7 @@ def test_an_error_of_another_kind_is_raised_and_not_taken_for_nothing_that_hangs
         hanging(cluster)
 
 
-def test_nothing_is_said_to_be_known_to_no_coordinator_while_one_cannot_be_asked() -> None:
+def test_no_transaction_counts_as_unknown_while_a_coordinator_cannot_be_asked() -> None:
     cluster = Cluster()
     state = TopicPartition("__transaction_state", 0)
     cluster.leaders[state] = -1
@@ -716,7 +716,7 @@ def test_nothing_is_said_to_be_known_to_no_coordinator_while_one_cannot_be_asked
     assert hanging(cluster) == [(None, 7, "Unknown", int(NOW_MS), -1, [A])]
 
 
-def test_a_transaction_that_a_coordinator_tells_of_the_second_time_does_not_hang() -> None:
+def test_a_transaction_that_a_coordinator_knows_the_second_time_does_not_hang() -> None:
     """What coordinates it was between two brokers, the first time."""
     cluster = Cluster()
     cluster.has("mine", 7, ONGOING, node=2, transaction_start_time_ms=int(NOW_MS), partitions=[0])

@@ -69,7 +69,7 @@ def test_a_number_that_is_not_known_is_unknown() -> None:
     assert ConfigSourceType.of(99) is ConfigSourceType.UNKNOWN
 
 
-def test_a_new_topic_leaves_to_the_broker_what_is_not_said() -> None:
+def test_a_new_topic_leaves_unset_options_to_the_broker() -> None:
     """-1 is the protocol's word for the broker's default (KIP-464)."""
     topic = NewTopic("t")
     assert (topic.num_partitions, topic.replication_factor) == (-1, -1)

@@ -157,7 +157,7 @@ def test_what_ends_a_fetch_beside_another_is_left_to_that_one_if_it_may_pass(
     assert rig.poll() == [], "no look at the metadata"
 
 
-def test_who_wants_nothing_of_a_node_any_more_is_not_told_of_its_errors() -> None:
+def test_errors_of_a_node_without_partitions_are_not_reported() -> None:
     rig = Rig(A)
     rig.seek_all()
     call = rig.fetch()

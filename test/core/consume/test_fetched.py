@@ -138,7 +138,7 @@ def test_a_damaged_batch_is_met_after_the_good_ones_and_the_position_stands_befo
     assert fetched.position == 2
 
 
-def test_the_crc_is_not_looked_at_when_told_so() -> None:
+def test_the_crc_check_can_be_switched_off() -> None:
     bad = bytearray(batch(0, b"c"))
     bad[-2] ^= 1
     (record,) = read_all(CompletedFetch(PARTITION, 0, bytes(bad)), ReaderOptions(check_crcs=False))

@@ -98,7 +98,7 @@ def test_without_a_policy_a_missing_position_is_an_error_for_the_reader() -> Non
     assert rig.asked(rig.fetch()) == {0: 5}
 
 
-def test_a_fetcher_that_is_told_nothing_else_asks_as_javas_does() -> None:
+def test_a_fetcher_with_defaults_asks_as_javas_does() -> None:
     """ConsumerConfig's fetch.max.wait.ms, fetch.min.bytes, max.partition.fetch.bytes, isolation.level, client.rack and
     auto.offset.reset; ListOffsetsRequest.LATEST_TIMESTAMP; FetchMetadata.INITIAL."""
     fetcher = Fetcher(leader_of=lambda _: 1, topic_id_of=lambda _: TOPIC_ID, wall_ms=lambda: 0)
@@ -263,7 +263,7 @@ def test_an_error_that_will_not_go_away_is_the_readers() -> None:
     assert isinstance(rig.fetcher.positions[A].error, TopicAuthorizationFailedError)
 
 
-def test_a_broker_that_cannot_be_understood_is_told_once_and_tried_again() -> None:
+def test_a_broker_that_cannot_be_understood_is_reported_once_and_tried_again() -> None:
     """And not once for each partition."""
     rig = Rig(A, B)
     rig.seek_all()
@@ -326,7 +326,7 @@ def test_partitions_that_stay_assigned_keep_their_positions() -> None:
         rig.fetcher.position_of(A)
 
 
-def test_a_partition_that_is_taken_away_and_given_back_is_fetched_where_it_is_said_to_begin() -> None:
+def test_a_partition_that_is_taken_away_and_given_back_is_fetched_from_its_new_start() -> None:
     rig = Rig(A)
     rig.seek_all(9)
     rig.answer(rig.fetch())

@@ -248,7 +248,7 @@ def test_an_error_for_want_of_time_names_five_partitions() -> None:
         ([KafkaTimeoutError("not sent")] * 3, "not sent"),
     ],
 )
-def test_the_last_error_is_told_but_for_one_that_says_no_more_than_that_time_is_over(
+def test_the_last_error_is_reported_but_for_one_that_says_no_more_than_that_time_is_over(
     rounds: list[Any], last: str
 ) -> None:
     with pytest.raises(KafkaTimeoutError, match=f"last: .*{last}"):

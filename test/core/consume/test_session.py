@@ -21,7 +21,7 @@ def opened(rig: Rig) -> int:
     return 1001
 
 
-def test_what_was_said_once_is_not_said_again() -> None:
+def test_what_was_sent_once_is_not_sent_again() -> None:
     rig = Rig(A, B)
     rig.seek_all(5)
     number = opened(rig)
@@ -32,7 +32,7 @@ def test_what_was_said_once_is_not_said_again() -> None:
         rig.answer(call)
 
 
-def test_only_what_has_changed_is_said() -> None:
+def test_only_changes_are_sent() -> None:
     rig = Rig(A, B)
     rig.seek_all(0)
     opened(rig)
@@ -48,7 +48,7 @@ def test_only_what_has_changed_is_said() -> None:
     assert rig.asked(call) == {1: 2, 2: 9}
 
 
-def test_another_epoch_of_the_same_leader_is_said_and_a_seek_to_the_same_offset_is_not() -> None:
+def test_another_epoch_of_the_same_leader_is_sent_and_a_seek_to_the_same_offset_is_not() -> None:
     """FetchSessionHandler.Builder.build compares what it sends, and so the epoch."""
     rig = Rig(A, B)
     rig.seek_all(5)
@@ -86,7 +86,7 @@ def test_paused_partitions_leave_the_session() -> None:
     assert listed(rig.fetch()) == {0: 0}
 
 
-def test_a_broker_that_gives_no_session_is_told_everything_each_time() -> None:
+def test_a_broker_without_sessions_gets_full_fetches() -> None:
     rig = Rig(A, B)
     rig.seek_all(0)
     for _ in range(3):

@@ -146,7 +146,7 @@ def test_a_seek_makes_the_question_pointless() -> None:
     assert listed(rig.fetch()) == {0: 1}
 
 
-def test_a_broker_that_does_not_tell_consumers_is_trusted() -> None:
+def test_a_broker_that_does_not_serve_ends_of_epochs_to_consumers_is_trusted() -> None:
     rig = read_then_moved(reset_policy="none")
     rig.fetcher.epoch_ends_received(rig.ask_epochs(), {A: IncompatibleBrokerVersion("too old")}, rig.now)
     assert listed(rig.fetch()) == {0: 3}

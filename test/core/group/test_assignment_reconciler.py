@@ -41,14 +41,14 @@ def holding(*numbers: int, names: Mapping[UUID, str] = NAMES) -> AssignmentRecon
     return holdings
 
 
-def test_at_first_nothing_is_held_and_nothing_was_told() -> None:
+def test_at_first_nothing_is_held_and_nothing_is_known() -> None:
     holdings = AssignmentReconciler(NAMES.get)
     assert step(holdings) == []
     assert (holdings.owned, holdings.is_free, holdings.is_empty_handed) == (frozenset(), True, True)
     assert not holdings.is_reconciled
 
 
-def test_what_is_told_is_held_when_it_was_carried_out() -> None:
+def test_an_assignment_is_held_when_it_was_carried_out() -> None:
     holdings = AssignmentReconciler(NAMES.get)
     holdings.told(target(jobs=(0, 1)))
     assert (holdings.is_free, holdings.is_empty_handed) == (True, False)
@@ -72,7 +72,7 @@ def test_what_is_to_go_goes_before_anything_comes() -> None:
     assert holdings.owned == parts(1) | parts(4, topic="logs")
 
 
-def test_who_only_loses_something_is_told_what_is_left() -> None:
+def test_a_member_that_only_loses_partitions_gets_the_rest() -> None:
     """As Java's listener is: onPartitionsAssigned of nothing new ends each reconciliation."""
     holdings = holding(0, 1)
     holdings.told(target(jobs=(1,)))
@@ -96,7 +96,7 @@ def test_another_target_of_the_same_size_is() -> None:
     assert finish(holdings) == [Assign(parts(1), parts(1))]
 
 
-def test_a_target_of_nothing_is_told_once() -> None:
+def test_a_target_of_nothing_is_reported_once() -> None:
     holdings = holding()
     holdings.told(frozenset())
     assert step(holdings) == []
@@ -161,7 +161,7 @@ def test_what_is_being_assigned_when_it_is_given_up_is_lost_afterwards() -> None
     assert step(holdings) == [Assign(parts(0), parts(0))], "all of it anew"
 
 
-def test_who_had_nothing_and_gave_it_up_is_told_of_nothing_anew() -> None:
+def test_a_member_without_partitions_is_not_called_again() -> None:
     holdings = AssignmentReconciler(NAMES.get)
     holdings.told(frozenset())
     assert step(holdings) == [Assign(frozenset(), frozenset())]

@@ -84,7 +84,7 @@ def test_a_first_join_takes_the_id_that_it_is_given_and_joins_again_at_once() ->
     assert bench.member.generation == NO_GENERATION
 
 
-def test_a_follower_syncs_with_nothing_and_owns_what_it_is_told() -> None:
+def test_a_follower_syncs_with_nothing_and_owns_its_assignment() -> None:
     bench = Bench()
     bench.subscribe("jobs")
     bench.answer(joined(7))
@@ -99,14 +99,14 @@ def test_a_follower_syncs_with_nothing_and_owns_what_it_is_told() -> None:
     assert not bench.carry_out()
 
 
-def test_an_assignment_of_nothing_is_told_too() -> None:
+def test_an_assignment_of_nothing_is_reported_too() -> None:
     bench = Bench()
     bench.subscribe("jobs")
     bench.answer(joined())
     assert bench.answer(SyncGroupResponse(error_code=0, assignment=b"")) == [Assign(frozenset(), frozenset())]
 
 
-def test_what_is_told_of_the_topics_that_are_wanted_now_is_taken() -> None:
+def test_metadata_of_the_current_topics_is_taken() -> None:
     bench = Bench()
     bench.subscribe("jobs", "logs")
     bench.answer(joined())
@@ -117,7 +117,7 @@ def test_what_is_told_of_the_topics_that_are_wanted_now_is_taken() -> None:
     assert bench.request.reason == "subscription has changed"
 
 
-def test_what_is_told_of_topics_no_longer_wanted_is_not_taken() -> None:
+def test_metadata_of_former_topics_is_not_taken() -> None:
     bench = Bench()
     bench.subscribe("jobs")
     bench.answer(joined())
@@ -236,7 +236,7 @@ def test_racks_count_as_a_change_for_members_in_racks_only() -> None:
     assert not change("")
 
 
-def test_a_static_leader_that_is_told_to_skip_assigns_nothing_and_watches_the_topics() -> None:
+def test_a_static_leader_with_skip_assignment_assigns_nothing_and_watches_the_topics() -> None:
     bench = Bench(group_instance_id="i")
     bench.metadata(jobs=2)
     bench.subscribe("jobs")
@@ -262,7 +262,7 @@ class Broken:
         pass
 
 
-def test_what_a_users_assignor_raises_is_told_and_the_group_tried_again() -> None:
+def test_what_a_users_assignor_raises_is_reported_and_the_group_tried_again() -> None:
     bench = Bench((Broken(),))
     bench.metadata(jobs=1)
     bench.subscribe("jobs")
@@ -274,7 +274,7 @@ def test_what_a_users_assignor_raises_is_told_and_the_group_tried_again() -> Non
     assert isinstance(bench.request, JoinGroupRequest)
 
 
-def test_a_member_that_speaks_no_consumers_language_is_told_of() -> None:
+def test_a_member_that_speaks_no_consumers_language_is_reported() -> None:
     bench = Bench()
     bench.metadata(jobs=1)
     bench.subscribe("jobs")
@@ -563,7 +563,7 @@ def test_a_member_that_leaves_waits_for_its_user_without_asking_to_be_called_aga
 # -- leaving ----------------------------------------------------------------------------------------------------------
 
 
-def test_who_leaves_gives_up_first_and_then_says_so() -> None:
+def test_a_leaving_member_revokes_first_and_then_leaves() -> None:
     bench = Bench().join(0)
     bench.member.leave(bench.now, "enough")
     assert bench.poll() == [Revoke(parts(0))]
@@ -790,7 +790,7 @@ class Taking(Cooperative):
         return {"me": {"jobs": [0, 1]}, "other": {}}
 
 
-def test_a_cooperative_assignor_that_gives_away_what_others_own_is_told_of() -> None:
+def test_a_cooperative_assignor_that_gives_away_what_others_own_is_reported() -> None:
     bench = Bench((Taking(),))
     bench.metadata(jobs=2)
     bench.subscribe("jobs")

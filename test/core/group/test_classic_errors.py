@@ -295,7 +295,7 @@ def test_no_answer_looks_for_the_coordinator_and_tries_again(kind: str, error: K
     ],
 )
 @pytest.mark.parametrize("kind", sorted(TABLES))
-def test_what_no_other_attempt_can_mend_is_the_end(kind: str, error: KafkaError) -> None:
+def test_errors_that_no_retry_can_fix_are_final(kind: str, error: KafkaError) -> None:
     bench = at(kind, "range")
     owned = bench.member.owned
     effects = bench.fail(error)
@@ -345,7 +345,7 @@ def test_an_assignor_that_was_not_offered_is_refused() -> None:
     assert isinstance(report, ReportError) and "'sticky', which was not offered" in str(report.error)
 
 
-def test_an_assignment_that_cannot_be_read_is_told_of_and_the_group_joined_again() -> None:
+def test_an_assignment_that_cannot_be_read_is_reported_and_the_group_joined_again() -> None:
     bench = Bench()
     bench.subscribe("jobs")
     bench.answer(joined())
@@ -380,7 +380,7 @@ ADVICE = {
 }
 
 
-def test_users_are_told_what_to_do() -> None:
+def test_errors_say_what_to_do() -> None:
     for name, code in CODES.items():
         if expected("join", name) not in (R.REPORT, R.GIVE_UP):
             continue

@@ -184,7 +184,7 @@ def test_an_assignment_of_more_partitions_than_a_member_takes_ends_the_membershi
     assert "an assignment of 100001 partitions" in str(effects[0].error)
 
 
-def test_another_subscription_is_said_at_once_or_as_soon_as_the_answer_is_there() -> None:
+def test_another_subscription_is_sent_at_once_or_as_soon_as_the_answer_is_there() -> None:
     bench = Bench()
     bench.join()
     bench.member.subscribe(GroupSubscription(frozenset({"logs"})), bench.now)
@@ -302,7 +302,7 @@ def test_what_waited_for_a_name_is_not_assigned_while_the_broker_may_have_given_
     assert bench.answer(3, {JOBS: [1]}) == [Assign(parts(1), parts(1))]
 
 
-def test_while_no_topic_of_the_target_has_a_name_the_user_is_told_nothing() -> None:
+def test_while_no_topic_of_the_target_has_a_name_the_listener_is_not_called() -> None:
     bench = Bench(names={})
     bench.member.subscribe(GroupSubscription(frozenset({"jobs"})), bench.now)
     bench.poll()

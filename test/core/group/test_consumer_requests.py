@@ -71,7 +71,7 @@ def test_a_join_says_all_and_the_next_heartbeat_nothing() -> None:
         ("resend_owned", {"topic_partitions": OWNED}),
     ],
 )
-def test_what_has_changed_is_said_once(say: str, changed: dict[str, Any]) -> None:
+def test_what_has_changed_is_sent_once(say: str, changed: dict[str, Any]) -> None:
     found = joined()
     getattr(found, say)()
     assert found.has_news
@@ -80,7 +80,7 @@ def test_what_has_changed_is_said_once(say: str, changed: dict[str, Any]) -> Non
     assert found.heartbeat("m", 3, TOPICS, HELD) == request()
 
 
-def test_a_pattern_that_was_said_is_taken_back_with_an_empty_one_and_nobody_else_says_any() -> None:
+def test_a_pattern_that_was_sent_is_removed_with_an_empty_one() -> None:
     """SubscribedTopicRegex: null when it has not changed; version 0 lacks it."""
     found = joined()
     said = []

@@ -240,7 +240,7 @@ def test_what_a_broker_lacks_is_named(error: Exception, pattern: str | None, tex
     ],
 )
 @pytest.mark.parametrize("is_member", [False, True])
-def test_what_comes_instead_of_an_answer_is_final_only_when_no_other_attempt_can_mend_it(
+def test_an_error_instead_of_an_answer_is_final_only_when_no_retry_can_succeed(
     error: KafkaError, is_final: bool, is_member: bool
 ) -> None:
     bench = Bench()

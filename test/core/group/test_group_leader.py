@@ -60,7 +60,7 @@ def test_topics_that_are_not_known_are_missing_but_for_who_has_nothing_to_assign
     assert leading(Fixed({}), skip_assignment=True).missing({}) == frozenset()
 
 
-def test_every_member_is_told_something_and_nobody_else() -> None:
+def test_every_member_gets_an_assignment_and_no_other() -> None:
     assignor = Fixed({"other": (TopicPartition("jobs", 0),)})
     told = leading(assignor).assign(picture(jobs=1), EAGER)
     assert {each.member_id: read_assignment(each.assignment).partitions for each in told} == {

@@ -140,7 +140,7 @@ def test_whatever_is_no_subscription_or_assignment_is_a_protocol_error(data: byt
     [(b"", 0), (b"\x00", 0), (b"\xff\xff", 0), (b"\x00\x00", 2), (b"\x00\x00\x00\x00\x00\x09", 6)],
     ids=["none", "half a version", "version -1", "a version alone", "nine topics in no bytes"],
 )
-def test_broken_bytes_are_told_with_their_place(data: bytes, offset: int) -> None:
+def test_broken_bytes_are_reported_with_their_place(data: bytes, offset: int) -> None:
     with pytest.raises(KafkaProtocolError) as error:
         read_subscription(data)
     assert error.value.offset == offset

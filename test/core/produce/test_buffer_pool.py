@@ -63,7 +63,7 @@ def test_one_that_is_larger_than_everything_is_let_in_when_it_is_alone() -> None
     assert (memory.used_bytes, memory.is_short) == (0, False)
 
 
-def test_a_waiter_takes_before_those_that_came_later_and_is_told_what_it_lacks() -> None:
+def test_a_waiter_takes_before_those_that_came_later_and_knows_what_it_lacks() -> None:
     first, second = Waiting(), Waiting()
     memory = memory_with(3000, first, second)
     assert not memory.take(1, None), "Java's BufferPool: nobody gets any while one waits"

@@ -479,7 +479,7 @@ def test_a_connection_that_is_lost_leaves_the_error_as_the_cause_of_the_timeout(
     assert isinstance(batch.done.exception.__cause__, KafkaConnectionError)
 
 
-def test_a_cluster_that_does_not_allow_it_is_told_as_such() -> None:
+def test_a_cluster_that_does_not_allow_it_is_reported_as_such() -> None:
     rig = Rig()
     batch = rig.put_alone(b"a")
     rig.answer(rig.call(), 31)

@@ -180,7 +180,7 @@ def test_a_batch_that_cannot_be_carried_does_not_keep_the_others_back_and_is_in_
     assert answer is not None and "headers" in (answer.responses[-1].partition_responses[0].error_message or "")
 
 
-def test_what_was_refused_is_told_even_where_the_broker_answers_nothing() -> None:
+def test_what_was_refused_is_reported_even_where_the_broker_answers_nothing() -> None:
     carried = EncodedProduceRequest(request(batch(), batch(headers=True), acks=0), NONE)
     carried.build(0)
     assert told(carried.complete(None)) == {0: (0, -1), 1: (43, -1)}

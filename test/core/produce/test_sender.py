@@ -331,7 +331,7 @@ def test_an_answer_that_leaves_a_partition_out_is_no_success() -> None:
     assert rig.call().batches == [batches[1]]
 
 
-def test_abort_fails_what_is_left_and_late_answers_are_for_nobody() -> None:
+def test_abort_fails_what_is_left_and_late_answers_are_dropped() -> None:
     rig = Rig()
     sent = rig.put_alone(b"a")
     call = rig.call()

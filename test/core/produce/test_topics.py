@@ -46,7 +46,7 @@ def test_a_topic_that_is_just_being_made_is_asked_for_until_it_is_there() -> Non
     assert sum(isinstance(step, RefreshMetadata) for step in steps) == 3
 
 
-def test_the_time_limit_tells_the_last_error() -> None:
+def test_the_time_out_has_the_last_error() -> None:
     with pytest.raises(KafkaTimeoutError, match=r"topic t were not known within max_block_ms=1000; last: .*Leader"):
         learn(1000, LeaderNotAvailableError("t"))
 
@@ -69,7 +69,7 @@ def test_a_topic_that_asking_does_not_make_is_unknown_for_a_moment_only() -> Non
         learn(1000, UnknownTopicOrPartitionError("t"), 60)
 
 
-def test_the_end_of_time_during_a_refresh_does_not_hide_what_was_told_before() -> None:
+def test_a_time_out_during_a_refresh_does_not_hide_the_earlier_error() -> None:
     refreshes = 0
 
     def refresh(step: Any) -> None:
@@ -118,7 +118,7 @@ def test_a_topic_is_unknown_for_two_seconds_where_asking_does_not_make_it(
         (LeaderNotAvailableError("t"), KafkaConnectionError("gone"), "gone"),
     ],
 )
-def test_the_last_reason_is_told_and_a_mere_end_of_time_is_none(
+def test_the_last_reason_is_reported_and_a_mere_end_of_time_is_none(
     told: KafkaError | None, raised: KafkaError, last: str
 ) -> None:
     refreshes = 0

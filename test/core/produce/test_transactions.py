@@ -132,12 +132,12 @@ def test_each_call_is_taken_in_its_states_and_refused_in_all_others_by_an_error_
         (TransactionPhase.READY, "init", "init_transactions() has been called already"),
     ],
 )
-def test_a_call_out_of_turn_is_told_what_is_missing(state: TransactionPhase, call: str, text: str) -> None:
+def test_a_call_out_of_turn_is_an_error_with_what_is_missing(state: TransactionPhase, call: str, text: str) -> None:
     with pytest.raises(IllegalStateError, match=re.escape(text)):
         CALLS[call][0](machine(state))
 
 
-def test_a_new_machine_has_nothing_to_end_and_speaks_version_1_until_it_is_told() -> None:
+def test_a_new_machine_has_nothing_to_end_and_speaks_version_1_by_default() -> None:
     made = TransactionManager("id")
     assert (made.state, made.identity, made.version) == (TransactionPhase.UNINITIALIZED, (-1, -1), 1)
     assert not made.can_bump and not made.needs_bump and not made.is_started and not made.has_new_partitions
@@ -178,7 +178,7 @@ def test_an_error_keeps_its_own_class_beside_its_group() -> None:
         made.begin_commit()
 
 
-def test_a_fenced_producer_is_told_of_its_transactional_id_in_every_call() -> None:
+def test_every_call_of_a_fenced_producer_names_its_transactional_id() -> None:
     made = machine(TransactionPhase.IN_TRANSACTION)
     made.failed(TransactionRequestKind.END, InvalidProducerEpochError("EndTxn"))
     for run, _ in CALLS.values():
@@ -302,7 +302,7 @@ def test_partitions_that_were_not_added_are_asked_for_again_and_start_nothing() 
     assert made.is_started
 
 
-def test_a_coordinator_that_knows_of_a_group_has_to_be_told_of_the_end() -> None:
+def test_a_coordinator_that_has_a_group_in_the_transaction_must_get_its_end() -> None:
     made = machine(TransactionPhase.IN_TRANSACTION)
     assert not made.is_started
     made.offsets_added()
@@ -459,7 +459,7 @@ def test_a_lost_producer_state_takes_an_epoch_where_the_end_brings_none_and_some
     assert (made.state, made.needs_bump) == (state, needs_bump)
 
 
-def test_an_epoch_that_is_needed_already_stays_needed_when_the_end_is_told() -> None:
+def test_an_epoch_that_is_needed_already_stays_needed_at_the_end() -> None:
     made = machine(TransactionPhase.IN_TRANSACTION, version=1)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, UnknownProducerIdError("t-0"))
     assert made.needs_bump
@@ -505,7 +505,7 @@ def test_records_that_an_abort_drops_say_so_or_why() -> None:
     assert isinstance(machine(TransactionPhase.ABORTABLE_ERROR).begin_abort(), TopicAuthorizationFailedError)
 
 
-def test_who_sends_is_told_of_errors_once() -> None:
+def test_the_sender_gets_errors_once() -> None:
     told: list[TransactionPhase] = []
     made = machine(TransactionPhase.IN_TRANSACTION)
     made.on_error = lambda: told.append(made.state)
@@ -579,7 +579,7 @@ def test_no_sequence_of_calls_and_errors_leads_anywhere_but_along_the_table(seed
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_nothing_goes_out_while_the_end_is_told(version: int) -> None:
+def test_nothing_is_sent_while_the_transaction_ends(version: int) -> None:
     queue, made = PartitionQueue("t", 0), machine(TransactionPhase.IN_TRANSACTION, version=version)
     made.may_send(queue, in_doubt=False)
     made.take_new_partitions()

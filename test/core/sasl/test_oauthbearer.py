@@ -20,7 +20,7 @@ def test_extensions_follow_the_token():
     assert client.first() == b"n,,\x01auth=Bearer abc\x01logicalCluster=lkc-1\x01trace=a b\x01\x01"
 
 
-def test_a_refusal_is_answered_and_told():
+def test_a_refusal_is_answered_and_reported():
     client = OauthBearerClient("abc")
     assert client.step(b'{"status":"invalid_token","scope":"x"}') == b"\x01"
     assert client.refusal == "invalid_token"

@@ -21,7 +21,7 @@ def record(offset: int) -> ShareRecord:
 
 
 @given(st.dictionaries(st.integers(0, 60), st.sampled_from([ACCEPT, RELEASE, RENEW])), st.randoms())
-def test_ranges_are_sorted_disjoint_minimal_and_say_just_what_was_said(
+def test_ranges_are_sorted_disjoint_minimal_and_equal_to_the_acknowledgements(
     said: dict[int, AcknowledgeType], order: random.Random
 ) -> None:
     acks = PendingAcknowledgements()
@@ -58,7 +58,7 @@ def test_gaps_stand_among_the_records_in_order() -> None:
     ]
 
 
-def test_what_was_refused_as_a_list_is_said_one_by_one_behind_the_rest() -> None:
+def test_what_was_refused_as_a_list_is_sent_one_by_one_behind_the_rest() -> None:
     acks = PendingAcknowledgements()
     for offset in (1, 2):
         acks.add(record(offset), ACCEPT)
@@ -84,7 +84,7 @@ def test_a_refused_list_with_a_gap_says_the_gap_by_itself_too() -> None:
     assert all(each.is_single for each in parts)
 
 
-def test_what_was_put_back_gives_way_to_what_was_said_since() -> None:
+def test_what_was_put_back_gives_way_to_later_acknowledgements() -> None:
     acks = PendingAcknowledgements()
     first, second = record(1), record(2)
     acks.add(first, RENEW)
@@ -96,7 +96,7 @@ def test_what_was_put_back_gives_way_to_what_was_said_since() -> None:
     assert acks.take().ranges == [AcknowledgementRange(1, 1, ACCEPT), AcknowledgementRange(2, 2, RENEW)]
 
 
-def test_a_final_acknowledgement_replaces_a_renewal_that_is_to_be_said_by_itself() -> None:
+def test_a_final_acknowledgement_replaces_a_renewal_that_is_to_be_sent_by_itself() -> None:
     acks = PendingAcknowledgements()
     held = record(1)
     acks.add(held, RENEW)
@@ -106,7 +106,7 @@ def test_a_final_acknowledgement_replaces_a_renewal_that_is_to_be_said_by_itself
     assert not acks
 
 
-def test_only_what_is_to_be_said_of_records_in_the_ranges_is_forgotten() -> None:
+def test_only_acknowledgements_of_records_in_the_ranges_are_dropped() -> None:
     acks = PendingAcknowledgements()
     over, kept, alone_over, alone_kept, unheard_of = (record(offset) for offset in range(5))
     acks.add(alone_over, ACCEPT)

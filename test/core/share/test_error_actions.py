@@ -300,7 +300,7 @@ def test_an_error_of_a_partitions_acknowledgements(by: type) -> None:
     check(SPOKEN, extra, observe, ACKNOWLEDGE_ERRORS)
 
 
-def test_what_is_said_again_waits_longer_each_time_and_ends_with_its_lock(broker: Broker) -> None:
+def test_what_is_sent_again_waits_longer_each_time_and_ends_with_its_lock(broker: Broker) -> None:
     (record,) = broker.give(1)
     broker.session.acknowledge(record, ACCEPT)
     tries = 0
@@ -323,7 +323,7 @@ def test_what_is_said_again_waits_longer_each_time_and_ends_with_its_lock(broker
     assert broker.session.next_request(broker.now + 5, FetchDemand(0)) is None
 
 
-def test_a_renewal_that_could_not_be_looked_at_is_said_again_and_the_record_stays_held(broker: Broker) -> None:
+def test_a_renewal_that_could_not_be_looked_at_is_sent_again_and_the_record_stays_held(broker: Broker) -> None:
     (record,) = broker.give(1)
     broker.session.acknowledge(record, RENEW)
     assert broker.acknowledged(broker.ask(FetchDemand(0)), {0: 15}).acknowledged == []

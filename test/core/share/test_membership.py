@@ -150,7 +150,7 @@ def test_a_subscription_that_changes_while_a_heartbeat_is_out_reaches_the_group(
     assert request.subscribed_topic_names == ["c"]
 
 
-def test_a_member_leaves_though_a_heartbeat_was_out_when_it_was_told_to() -> None:
+def test_a_member_leaves_although_a_heartbeat_is_in_flight() -> None:
     member = stable()
     assert member.next_request(5.0) is not None
     member.leave(5.1)
@@ -252,7 +252,7 @@ def test_the_quick_heartbeats_are_as_many_each_time_that_a_member_waits_for_part
     assert counts == [100] * 4
 
 
-def test_the_rack_is_said_with_the_subscription_and_not_again() -> None:
+def test_the_rack_is_sent_with_the_subscription_and_not_again() -> None:
     member = ShareMembership("g", "m", rack_id="r")
     assert member.state is ShareMemberState.JOINING
     member.subscribe(["a"], 0.0)
@@ -328,7 +328,7 @@ def test_a_member_that_leaves_says_so_again_when_its_heartbeat_fails_for_good() 
         (IllegalStateError("the client is closed"), True),
     ],
 )
-def test_what_comes_instead_of_an_answer_is_final_only_when_no_other_attempt_can_mend_it(
+def test_an_error_instead_of_an_answer_is_final_only_when_no_retry_can_succeed(
     error: KafkaError, is_final: bool
 ) -> None:
     member = stable()

@@ -150,7 +150,7 @@ def test_records_behind_the_last_acquired_one_are_not_read() -> None:
     assert [record.offset for record in records] == [3, 4, 5]
 
 
-def test_a_batch_is_read_as_few_records_at_a_time_as_are_wanted() -> None:
+def test_a_batch_is_read_as_few_records_at_a_time_as_are_requested() -> None:
     data = batch(10, 3) + batch(15, 4) + batch(30, 1)
     reader = AcquiredReader("t", 0, data, [AcquiredRange(8, 16, 1), AcquiredRange(18, 40, 2)], 30.0, None)
     found = []
@@ -267,7 +267,7 @@ def test_headers_are_counted_without_being_made() -> None:
         assert [len(record.headers) for record in records] == [0, 1, 300]
 
 
-def test_a_record_tells_the_sizes_of_the_bytes_it_came_as() -> None:
+def test_a_record_has_the_serialized_sizes() -> None:
     (record,), _ = read_acquired("t", 0, batch(10, 1), [AcquiredRange(10, 10, 3)], 30.0, None)
     assert (record.serialized_key_size, record.serialized_value_size) == (-1, 2)
     assert (record.leader_epoch, record.timestamp, record.delivery_count, record.lock_deadline) == (4, 1000, 3, 30.0)
@@ -279,7 +279,7 @@ def test_a_record_tells_the_sizes_of_the_bytes_it_came_as() -> None:
     assert (record.serialized_key_size, record.serialized_value_size) == (3, -1)
 
 
-def test_records_are_settled_once_and_told_apart_by_their_owner() -> None:
+def test_records_are_settled_once_and_distinguished_by_their_owner() -> None:
     first, second, third = (
         read_acquired("t", 0, batch(0, 1), [AcquiredRange(0, 0, 1)], 30.0, owner)[0][0] for owner in ("a", "a", "b")
     )

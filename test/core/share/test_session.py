@@ -257,7 +257,7 @@ def test_a_session_that_the_broker_forgot_is_opened_anew_and_its_records_are_los
     assert broker.ask().request.share_session_epoch == 0
 
 
-def test_after_a_wrong_epoch_the_locks_stay_and_the_acknowledgement_is_said_again(broker: Broker) -> None:
+def test_after_a_wrong_epoch_the_locks_stay_and_the_acknowledgement_is_sent_again(broker: Broker) -> None:
     first, second = broker.give(2)
     broker.session.acknowledge(first, ACCEPT)
     outcome = broker.fetched(broker.ask(), top=123)
@@ -381,7 +381,7 @@ def test_an_acknowledgement_by_itself_puts_no_partition_into_the_session(broker:
     assert partitions(broker.ask().request) == [0], "it has to be listed again, or it is never fetched again"
 
 
-def test_what_is_held_of_a_partition_that_is_wanted_no_more_is_acknowledged_by_itself(broker: Broker) -> None:
+def test_what_is_held_of_a_partition_that_is_no_longer_needed_is_acknowledged_by_itself(broker: Broker) -> None:
     (record,) = broker.give(1)
     broker.session.set_partitions([P1], {TOPIC: "t"})
     assert not record.lost
@@ -396,7 +396,7 @@ def test_what_is_held_of_a_partition_that_is_wanted_no_more_is_acknowledged_by_i
     assert [each.partitions for each in forgetting.forgotten_topics_data] == [[0]]
 
 
-def test_records_that_come_when_their_partition_is_wanted_no_more_are_given_back(broker: Broker) -> None:
+def test_records_that_come_when_their_partition_is_no_longer_needed_are_given_back(broker: Broker) -> None:
     exchange = broker.ask()
     broker.session.set_partitions([P1], {TOPIC: "t"})
     assert broker.fetched(exchange, (0, 0, 3)).records == []
@@ -413,7 +413,7 @@ def test_what_is_given_back_does_not_wait_for_a_poll_of_its_partition(broker: Br
     assert (type(released.request), said(released.request)) == (ShareAcknowledgeRequest, [(0, 2, [2])])
 
 
-def test_a_gap_refused_with_its_neighbours_is_said_again(broker: Broker) -> None:
+def test_a_gap_refused_with_its_neighbours_is_sent_again(broker: Broker) -> None:
     (record,) = broker.give(1)
     record.owner.acks.add_ranges([(1, 4)], AcknowledgeType.GAP)  # type: ignore[attr-defined]
     broker.session.acknowledge(record, ACCEPT)
@@ -427,7 +427,7 @@ def test_a_gap_refused_with_its_neighbours_is_said_again(broker: Broker) -> None
     assert not broker.session.has_pending
 
 
-def test_renewals_that_are_said_one_by_one_say_that_they_are_renewals(broker: Broker) -> None:
+def test_renewals_that_are_sent_one_by_one_say_that_they_are_renewals(broker: Broker) -> None:
     for record in broker.give(2):
         broker.session.acknowledge(record, RENEW)
     broker.acknowledged(broker.ask(), {0: 121})
@@ -450,7 +450,7 @@ def test_after_an_error_of_the_whole_answer_the_locks_stay_unless_the_session_wa
     assert said(broker.ask().request) == [(1, 1, [1])]
 
 
-def test_what_a_wrong_epoch_kept_from_being_looked_at_is_said_again_as_one_list(broker: Broker) -> None:
+def test_what_a_wrong_epoch_kept_from_being_looked_at_is_sent_again_as_one_list(broker: Broker) -> None:
     for record in broker.give(5):
         broker.session.acknowledge(record, ACCEPT)
     broker.fetched(broker.ask(), top=123)
@@ -539,7 +539,7 @@ def all_held(broker: Broker) -> tuple[AcquiredRecords, list[ShareRecord]]:
     return record.owner, list(record.owner.held.values())
 
 
-def test_what_is_unread_of_a_partition_that_is_wanted_no_more_is_given_back(broker: Broker) -> None:
+def test_what_is_unread_of_a_partition_that_is_no_longer_needed_is_given_back(broker: Broker) -> None:
     broker.fetched(broker.ask(), (0, 0, MANY))
     broker.session.set_partitions([P1], {TOPIC: "t"})
     assert not broker.session.has_unread
@@ -580,7 +580,7 @@ def test_what_cannot_be_read_later_on_is_given_back_and_what_came_before_stays(b
     assert said(broker.ask().request) == [(SLICE, SLICE + 4, [2])]
 
 
-def test_ranges_that_end_before_they_begin_are_not_said_back(broker: Broker) -> None:
+def test_ranges_that_end_before_they_begin_are_not_acknowledged(broker: Broker) -> None:
     exchange = broker.ask()
     outcome = broker.answered(exchange, {0: (batch(0, 20), [acquired(1, 2), acquired(10, 5)])})
     assert [type(error) for error in outcome.partition_errors.values()] == [CorruptRecordError]
@@ -598,7 +598,7 @@ def test_a_batch_that_cannot_be_opened_counts_as_a_slice(broker: Broker) -> None
 
 
 @pytest.mark.parametrize("is_held", [True, False])
-def test_what_was_given_back_unread_is_not_said_when_it_has_come_anew(broker: Broker, is_held: bool) -> None:
+def test_what_was_given_back_unread_is_not_sent_when_it_has_come_anew(broker: Broker, is_held: bool) -> None:
     """It waits for a broker that cannot write acknowledgements, until its locks end and it is handed out again."""
     broker.fetched(broker.ask(), (0, 0, MANY))
     broker.session.set_partitions([P1], {TOPIC: "t"})
@@ -758,7 +758,7 @@ def test_what_is_held_is_found_by_its_offset(broker: Broker) -> None:
     assert broker.session.held(TOPIC, 1, 0) is None
 
 
-def test_a_partition_is_in_use_while_something_is_held_or_to_be_said(broker: Broker) -> None:
+def test_a_partition_is_in_use_while_it_has_locked_records_or_unsent_acknowledgements(broker: Broker) -> None:
     (record,) = broker.give(1)
     assert broker.session.in_use == [P0]
     broker.session.acknowledge(record, ACCEPT)
@@ -862,7 +862,7 @@ def test_a_rest_is_over_at_its_end_and_not_before(broker: Broker) -> None:
     assert not broker.session.can_fetch(BACKOFF_S), "a request is out"
 
 
-def test_a_partition_that_is_wanted_no_more_begins_anew_and_the_others_do_not(broker: Broker) -> None:
+def test_a_partition_that_is_no_longer_needed_begins_anew_and_the_others_do_not(broker: Broker) -> None:
     for _ in range(2):
         broker.fetched(broker.ask(), (0, 0, 0), (1, 0, 0), code=-1)
         broker.now += 1.0
@@ -909,7 +909,7 @@ def test_an_outcome_is_something_when_any_of_it_is(broker: Broker) -> None:
     assert all(some)
 
 
-def test_what_comes_anew_ends_what_was_held_and_what_was_to_be_said_of_it(broker: Broker) -> None:
+def test_a_newly_acquired_record_ends_the_former_lock_and_its_acknowledgement(broker: Broker) -> None:
     held, accepted, renewed, said_alone, untouched = broker.give(5)
     broker.session.acknowledge(said_alone, ACCEPT)
     broker.session.acknowledge(renewed, RENEW)
@@ -929,7 +929,7 @@ def test_what_comes_anew_ends_what_was_held_and_what_was_to_be_said_of_it(broker
 
 
 @pytest.mark.parametrize("is_read", [True, False])
-def test_what_was_refused_together_is_not_said_of_records_that_came_anew_meanwhile(
+def test_what_was_refused_together_is_not_sent_for_records_that_came_anew_meanwhile(
     broker: Broker, is_read: bool
 ) -> None:
     first, second = broker.give(2)
@@ -954,7 +954,7 @@ def broker_record(of: ShareRecord) -> ShareRecord:
 
 
 @pytest.mark.parametrize(("now", "is_again"), [(29.999, True), (30.0, False)])
-def test_what_the_broker_could_not_write_is_said_again_while_the_lock_lasts(
+def test_what_the_broker_could_not_write_is_sent_again_while_the_lock_lasts(
     broker: Broker, now: float, is_again: bool
 ) -> None:
     (record,) = broker.give(1)

@@ -50,7 +50,7 @@ def test_an_answer_may_come_two_intervals_after_the_one_before() -> None:
     assert reasons_not_ready(condition(contacts=[BrokerContact(MAIL, NOW - 10.0, 5.0)])) == []
 
 
-def test_all_that_is_wrong_is_told() -> None:
+def test_all_that_is_wrong_is_reported() -> None:
     found = reasons_not_ready(
         condition(stage="DRAINING", degraded="the breaker is open", contacts=[BrokerContact(MAIL, None, 5.0)])
     )

@@ -354,7 +354,7 @@ def test_a_worker_that_leaves_says_so(world: World) -> None:
     assert world.snapshots.closed == [LEAVE_S]
 
 
-def test_a_worker_that_leaves_before_it_said_anything_says_nothing(world: World) -> None:
+def test_a_worker_that_leaves_before_its_first_snapshot_publishes_nothing(world: World) -> None:
     world.start()
     world.monitor.close()
     assert not world.snapshots.posted
@@ -367,5 +367,5 @@ def test_one_that_never_came_to_work_can_be_closed(world: World) -> None:
     world.monitor.close()
 
 
-def test_two_workers_of_one_process_are_told_apart(world: World) -> None:
+def test_two_workers_of_one_process_are_distinguished(world: World) -> None:
     assert world.monitor.worker_id != World().monitor.worker_id

@@ -56,7 +56,7 @@ def test_an_outage_is_one_warning_with_the_last_error_and_its_end_one_with_its_l
     assert "broker reachable again after 64 s" in caplog.records[1].getMessage()
 
 
-def test_a_broker_that_is_soon_back_is_not_told(seconds: Seconds, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_is_soon_back_is_not_reported(seconds: Seconds, caplog: pytest.LogCaptureFixture) -> None:
     seconds.pass_(REPORT_AFTER_S - 1, REFUSED)
     seconds.pass_(4, answers=False)
     assert seconds.outage.since is not None
@@ -97,7 +97,7 @@ def test_a_worker_that_stood_still_itself_blames_no_broker(seconds: Seconds, cap
     assert not caplog.records
 
 
-def test_a_second_outage_is_told_anew(seconds: Seconds, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_outage_is_reported_anew(seconds: Seconds, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         seconds.pass_(6, REFUSED)
         seconds.pass_(6)

@@ -118,7 +118,7 @@ def test_a_probe_is_answered_and_the_connection_ends(world: World) -> None:
     assert world.server.connection_count == 0
 
 
-def test_head_tells_the_length_and_no_body(world: World) -> None:
+def test_head_has_the_length_and_no_body(world: World) -> None:
     probe = world.stranger(PROBE.replace(b"GET", b"HEAD"))
     assert status(probe) == 200
     assert b"Content-Length: 13\r\n" in probe.data
@@ -139,7 +139,7 @@ def test_an_error_of_ours_is_a_500_and_a_line_in_the_log(world: World, caplog: p
     assert status(world.stranger(PROBE)) == 200
 
 
-def test_a_request_that_trickles_in_is_told_that_it_is_too_slow(world: World) -> None:
+def test_a_request_that_trickles_in_gets_a_time_out(world: World) -> None:
     slow = world.stranger(b"GET /rea")
     for _ in range(9):
         world.pass_time(1.0)

@@ -168,7 +168,7 @@ def test_the_end_of_the_parent_is_the_end_of_the_jobs(pair: Pair) -> None:
     assert pair.child.receive() is None
 
 
-def test_news_before_up_are_told(pair: Pair) -> None:
+def test_news_before_up_are_reported(pair: Pair) -> None:
     pair.child.send_progress("importing shop for 5 s")
     pair.child.send_up(ChildUp(1, 4, "v", "h"))
     assert pair.parent.read_messages() == [ChildProgress("importing shop for 5 s"), ChildUp(1, 4, "v", "h")]
@@ -214,7 +214,7 @@ def test_what_user_code_writes_into_the_news_is_damage(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"print() to the wrong descriptor", encode(4, 99, b""), encode(4, DONE, b"x")])
-def test_what_came_before_the_damage_counts_and_the_damage_is_told_next(pair: Pair, garbage: bytes) -> None:
+def test_what_came_before_the_damage_counts_and_the_damage_is_reported_next(pair: Pair, garbage: bytes) -> None:
     pair.child.send_done(JobDone(1, JobSucceeded(b"1"), 0.0, 0.0))
     pair.news_socket().send(garbage)
     assert pair.parent.read_messages() == [JobDone(1, JobSucceeded(b"1"), 0.0, 0.0)]

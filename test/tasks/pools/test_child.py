@@ -146,7 +146,7 @@ def test_os_exit_in_a_task_leaves_its_job_begun_and_the_others_untouched(process
     assert child.recall() == others
 
 
-def test_a_segmentation_fault_is_told_by_its_signal(processes: ChildProcesses) -> None:
+def test_a_segmentation_fault_is_reported_by_its_signal(processes: ChildProcesses) -> None:
     child = processes.start()
     processes.give(child, tasks.segfault)
     found, _ = processes.end_of(child)

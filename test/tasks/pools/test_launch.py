@@ -119,7 +119,7 @@ def test_a_child_is_clean_by_every_method(method: str) -> None:
 
 
 @each_executed
-def test_a_child_uses_the_servers_that_the_worker_was_told(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_uses_the_servers_of_the_worker(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = dataclasses.replace(tasks.app.settings, bootstrap_servers="elsewhere:9092")
     monkeypatch.setattr(tasks.app, "settings", told)
     with ChildProcesses(method) as processes:
@@ -211,7 +211,7 @@ def _refuse(*_: object) -> int:
         ("forkserver", "test.tasks.pools.nowhere:app", "", "there is no module 'test.tasks.pools.nowhere'"),
     ],
 )
-def test_an_app_that_can_not_be_loaded_is_told_by_the_child_that_ends(
+def test_an_app_that_can_not_be_loaded_is_reported_by_the_child_that_ends(
     method: str, path: str, how: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKA_TEST_FAILING_IMPORT", how)
@@ -308,7 +308,7 @@ def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path
         assert _value(done.outcome) == 5
 
 
-def test_a_long_import_is_told_now_and_then_and_not_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_import_is_reported_now_and_then_and_not_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "PROGRESS_S", 0.005)
     told: list[str] = []
     with bootstrap.reporting_progress(told.append, "shop:app"):
@@ -333,9 +333,9 @@ def test_parent_and_child_agree_about_their_tasks(method: str) -> None:
 
 def test_another_set_of_tasks_has_another_hash() -> None:
     first, second = App("shop"), App("shop")
-    first.task(name="a")(test_a_long_import_is_told_now_and_then_and_not_afterwards)
+    first.task(name="a")(test_a_long_import_is_reported_now_and_then_and_not_afterwards)
     assert registry_hash(first) != registry_hash(second)
-    second.task(name="a")(test_a_long_import_is_told_now_and_then_and_not_afterwards)
+    second.task(name="a")(test_a_long_import_is_reported_now_and_then_and_not_afterwards)
     assert registry_hash(first) == registry_hash(second)
 
 

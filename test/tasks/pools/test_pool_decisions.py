@@ -148,7 +148,7 @@ def test_a_child_is_looked_at_once_for_many_short_jobs_under_long_limits() -> No
     assert limits.check_at is None
 
 
-def test_limits_count_from_the_start_that_the_page_tells() -> None:
+def test_limits_count_from_the_start_on_the_page() -> None:
     limits = ChildLimits()
     job = _job(soft=2, hard=5)
     limits.add(job, 100.0)

@@ -224,7 +224,7 @@ async def _big_coroutine() -> str:
 
 
 @pytest.mark.parametrize("function", [_big, _big_coroutine])
-def test_a_result_that_is_too_large_is_a_failure_that_the_error_handlers_alone_are_told(
+def test_a_result_that_is_too_large_is_a_failure_that_calls_the_error_handlers_alone(
     bench: Bench, tmp_path: Path, function: Callable[[], Any]
 ) -> None:
     bench.app.success_handler(lambda job: (tmp_path / "success").touch())

@@ -65,7 +65,7 @@ def test_the_next_child_is_asked_when_the_one_before_has_written_all(
     assert (dumps(one, two), len(caplog.messages)) == ([1, 1], 2)
 
 
-def test_one_in_c_code_writes_no_end_and_is_told_when_nothing_more_comes(
+def test_one_in_c_code_writes_no_end_and_is_logged_when_nothing_more_comes(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = desk.child(1)

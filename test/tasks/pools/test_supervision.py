@@ -331,7 +331,7 @@ def test_a_child_that_ends_its_process_in_a_job_loses_it_with_the_exit_code() ->
     assert (lost.rss_bytes, lost.peak_rss_bytes) == (None, 300 << 20)  # it has died before its first second was over
 
 
-def test_a_kernel_kill_for_memory_is_told_from_a_signal(tmp_path: Any) -> None:
+def test_a_kernel_kill_for_memory_is_distinguished_from_a_signal(tmp_path: Any) -> None:
     events = tmp_path / "memory.events"
     events.write_text("low 0\noom 0\noom_kill 4\n")
     bench = Bench(1, oom=OomCounter(events))
@@ -446,7 +446,7 @@ def test_a_child_that_dies_while_idle_is_replaced_and_nothing_is_lost() -> None:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_soft_limit_counts_from_the_start_of_the_job_and_is_said_again_each_second() -> None:
+def test_the_soft_limit_counts_from_the_start_of_the_job_and_is_repeated_each_second() -> None:
     bench = Bench(1)
     bench.submit(1, soft=2.0)
     child = bench.children[0]
@@ -669,7 +669,7 @@ def test_a_descriptor_that_is_no_pidfd_any_more_keeps_no_loop_busy() -> None:
     os.close(readable)
 
 
-def test_a_lost_job_does_not_tell_the_memory_of_an_earlier_one_that_had_another_process() -> None:
+def test_a_lost_job_does_not_report_the_memory_of_an_earlier_process() -> None:
     bench = Bench(1, kind=ForkPool)
     (child,) = bench.children
     bench.submit(1)
@@ -765,7 +765,7 @@ def test_children_that_do_not_come_up_are_started_again_after_0_1_2_4_seconds() 
     assert starts[:11] == [0, 0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
 
 
-def test_the_breaker_tells_why_and_a_child_that_comes_up_closes_it() -> None:
+def test_the_breaker_has_the_reason_and_a_child_that_starts_closes_it() -> None:
     bench = Bench(1, plan=lambda child: child.die(code=1), breaker_failures=4)
     assert bench.pool.degraded is None
     bench.pass_time(10)
@@ -799,7 +799,7 @@ def test_a_child_that_is_not_up_in_time_is_killed_and_the_text_says_what_it_was_
     assert "did not start within 10 s" in why and "importing shop.tasks" in why
 
 
-def test_what_a_failing_child_says_is_told_once_and_the_last_failure_announces_no_next_try(
+def test_what_a_failing_child_says_is_reported_once_and_the_last_failure_announces_no_next_try(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(child: FakeChild) -> None:
@@ -817,7 +817,7 @@ def test_what_a_failing_child_says_is_told_once_and_the_last_failure_announces_n
     assert "next attempt" not in str(bench.pool.degraded)
 
 
-def test_what_a_slow_child_is_at_is_told_while_it_is(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_slow_child_is_at_is_reported_while_it_is(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kafka.tasks.pools"):
         bench = Bench(1, plan=lambda child: child.say(ChildProgress("importing shop.tasks for 5 s")))
         bench.pass_time(2)
@@ -1049,7 +1049,7 @@ def test_idle_children_that_grow_above_the_hard_memory_limit_by_themselves_are_r
     assert FRESH in caplog.text
 
 
-def test_a_death_is_told_by_the_pool_when_no_job_is_lost_with_it_and_else_by_the_worker(
+def test_a_death_is_logged_by_the_pool_when_no_job_is_lost_with_it_and_else_by_the_worker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench(1)
@@ -1134,7 +1134,7 @@ def test_a_child_for_each_job_where_children_share_nothing() -> None:
 # -- telling and stopping ----------------------------------------------------------------------------------------------
 
 
-def test_children_tell_what_they_are_at() -> None:
+def test_children_report_their_state() -> None:
     bench = Bench(2)
     (job,) = bench.submit(1)
     bench.children[0].begin()
