@@ -82,7 +82,7 @@ class SessionClient:
             self.session_id = answer.session_id
             self.epoch += 1
 
-    def told(self, answer: FetchResponse) -> dict[Partition, FetchResponse.PartitionData]:
+    def data_of(self, answer: FetchResponse) -> dict[Partition, FetchResponse.PartitionData]:
         """The answer's partitions, in its order."""
         names = {found: name for name, found in self.ids.items()}
         return {
@@ -109,23 +109,23 @@ def test_only_what_is_new_is_reported_again(hand: HandBroker, client: SessionCli
     hand.produce("a", BATCH, 1)
     first = client.fetch({("a", 0): 0, ("a", 1): 0, ("b", 0): 0})
     assert first.session_id > 0
-    assert list(client.told(first)) == [("a", 0), ("a", 1), ("b", 0)]
-    assert client.told(client.fetch({("a", 1): 1})) == {}
+    assert list(client.data_of(first)) == [("a", 0), ("a", 1), ("b", 0)]
+    assert client.data_of(client.fetch({("a", 1): 1})) == {}
     hand.produce("b", BATCH)
-    second = client.told(client.fetch({}))
+    second = client.data_of(client.fetch({}))
     assert [(name, values(data.records)) for name, data in second.items()] == [(("b", 0), [b"x" * 100])]
-    assert list(client.told(client.fetch({}))) == [("b", 0)], "its records are told until they are asked for no more"
-    assert client.told(client.fetch({("b", 0): 1})) == {}
+    assert list(client.data_of(client.fetch({}))) == [("b", 0)], "its records are told until they are asked for no more"
+    assert client.data_of(client.fetch({("b", 0): 1})) == {}
 
 
 def test_a_partition_that_is_added_is_reported_once_and_a_forgotten_one_no_more(
     hand: HandBroker, client: SessionClient
 ) -> None:
     client.fetch({("a", 0): 0})
-    assert list(client.told(client.fetch({("a", 1): 0}))) == [("a", 1)]
-    assert client.told(client.fetch({}, forget=(("a", 0), ("a", 77), ("nope", 0)))) == {}
+    assert list(client.data_of(client.fetch({("a", 1): 0}))) == [("a", 1)]
+    assert client.data_of(client.fetch({}, forget=(("a", 0), ("a", 77), ("nope", 0)))) == {}
     hand.produce("a", BATCH, 0)
-    assert client.told(client.fetch({})) == {}
+    assert client.data_of(client.fetch({})) == {}
 
 
 def test_a_log_start_that_moves_is_reported(hand: HandBroker, client: SessionClient) -> None:
@@ -135,24 +135,24 @@ def test_a_log_start_that_moves_is_reported(hand: HandBroker, client: SessionCli
     partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=1)
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name="a", partitions=[partition])
     hand.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=0))
-    assert [data.log_start_offset for data in client.told(client.fetch({})).values()] == [1]
-    assert client.told(client.fetch({})) == {}
+    assert [data.log_start_offset for data in client.data_of(client.fetch({})).values()] == [1]
+    assert client.data_of(client.fetch({})) == {}
 
 
 def test_an_error_is_reported_every_time_and_its_end_once(client: SessionClient) -> None:
     client.fetch({("a", 0): 0})
     for offsets in ({("a", 0): 9}, {}):
-        assert [data.error_code for data in client.told(client.fetch(offsets)).values()] == [1]
-    assert [data.error_code for data in client.told(client.fetch({("a", 0): 0})).values()] == [0]
-    assert client.told(client.fetch({})) == {}
+        assert [data.error_code for data in client.data_of(client.fetch(offsets)).values()] == [1]
+    assert [data.error_code for data in client.data_of(client.fetch({("a", 0): 0})).values()] == [0]
+    assert client.data_of(client.fetch({})) == {}
 
 
 def test_a_topic_that_is_created_later_is_reported(hand: HandBroker) -> None:
     hand.create_topic("a")
     client = SessionClient(hand, 12)
-    assert [data.error_code for data in client.told(client.fetch({("a", 0): 0, ("c", 0): 0})).values()] == [0, 3]
+    assert [data.error_code for data in client.data_of(client.fetch({("a", 0): 0, ("c", 0): 0})).values()] == [0, 3]
     hand.create_topic("c")
-    assert [(name, data.error_code) for name, data in client.told(client.fetch({})).items()] == [(("c", 0), 0)]
+    assert [(name, data.error_code) for name, data in client.data_of(client.fetch({})).items()] == [(("c", 0), 0)]
 
 
 @pytest.mark.parametrize(("version", "again"), [(12, 1), (18, 103)])
@@ -163,9 +163,9 @@ def test_a_topic_that_is_deleted_is_3_and_made_anew_another_one(hand: HandBroker
     client.fetch({("a", 0): 1})
     gone = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="a")], timeout_ms=0)
     hand.ask(gone)
-    assert [data.error_code for data in client.told(client.fetch({})).values()] == [3]
+    assert [data.error_code for data in client.data_of(client.fetch({})).values()] == [3]
     hand.create_topic("a")
-    assert [data.error_code for data in client.told(client.fetch({})).values()] == [again]
+    assert [data.error_code for data in client.data_of(client.fetch({})).values()] == [again]
 
 
 def test_each_partition_has_its_turn_when_bytes_are_short(hand: HandBroker, client: SessionClient) -> None:
@@ -173,9 +173,9 @@ def test_each_partition_has_its_turn_when_bytes_are_short(hand: HandBroker, clie
         for _ in range(3):
             hand.produce("a", BATCH, number)
     offsets = {("a", number): 0 for number in range(3)}
-    got = [name for name, data in client.told(client.fetch(offsets, max_bytes=1)).items() if plain(data.records)]
+    got = [name for name, data in client.data_of(client.fetch(offsets, max_bytes=1)).items() if plain(data.records)]
     for _ in range(5):
-        got += client.told(client.fetch({}, max_bytes=1))
+        got += client.data_of(client.fetch({}, max_bytes=1))
     assert got == [("a", 0), ("a", 0), ("a", 1), ("a", 2), ("a", 0), ("a", 1)]
 
 
@@ -247,8 +247,8 @@ def test_a_waiting_fetch_of_a_session_is_woken_by_any_of_its_partitions(
     assert not waiting.done
     hand.produce("a", BATCH, 1)
     assert waiting.done
-    told = client.told(hand.answer(request, waiting, client.version))
-    assert [(name, len(values(data.records))) for name, data in told.items()] == [(("a", 1), 1), (("b", 0), 0)]
+    woken = client.data_of(hand.answer(request, waiting, client.version))
+    assert [(name, len(values(data.records))) for name, data in woken.items()] == [(("a", 1), 1), (("b", 0), 0)]
 
 
 def test_of_a_partition_that_is_named_twice_the_last_word_counts(hand: HandBroker, client: SessionClient) -> None:
@@ -256,7 +256,7 @@ def test_of_a_partition_that_is_named_twice_the_last_word_counts(hand: HandBroke
     request = client.request({("a", 0): 0})
     twice = FetchRequest.FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=99)
     request.topics[0].partitions.append(twice)
-    (data,) = client.told(hand.ask(request, client.version)).values()
+    (data,) = client.data_of(hand.ask(request, client.version)).values()
     assert (data.error_code, plain(data.records)) == (0, b"")
 
 
@@ -272,7 +272,7 @@ class Cache:
     def full(self, size: int, now: float) -> int:
         """A full fetch; its session's id."""
         context = self.sessions.begin(request_of(size, 0, 0), 12, now)
-        rows = [(wanted, told(wanted.number)) for wanted in context.wanted]
+        rows = [(wanted, partition_response(wanted.number)) for wanted in context.wanted]
         return context.finish(rows, now)[0]
 
     def each_shard(self, size: int, now: float) -> list[int]:
@@ -290,7 +290,7 @@ def request_of(size: int, session_id: int, epoch: int) -> FetchRequest:
     return FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic], session_id=session_id, session_epoch=epoch)
 
 
-def told(number: int) -> FetchResponse.PartitionData:
+def partition_response(number: int) -> FetchResponse.PartitionData:
     return FetchResponse.PartitionData(partition_index=number, error_code=0, high_watermark=0, records=b"")
 
 

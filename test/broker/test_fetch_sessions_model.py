@@ -100,13 +100,13 @@ class SessionAgainstFullFetches(RuleBasedStateMachine):
         for partition in forget:
             self.offsets.pop(partition, None)
             self.known.pop(partition, None)
-        got = self.client.told(answer)
+        got = self.client.data_of(answer)
         assert set(got) <= set(self.offsets)
         for partition, data in got.items():
             self.known[partition] = facts(data)
         plain_client = SessionClient(self.hand, self.client.version)
         plain_client.ids = self.client.ids
-        full = plain_client.told(plain_client.fetch(self.offsets, session=(0, -1)))
+        full = plain_client.data_of(plain_client.fetch(self.offsets, session=(0, -1)))
         for partition, data in full.items():
             if data.error_code in (100, 3, 103):  # a session remembers the names of ids
                 assert self.known[partition][0] in (100, 3, 103)

@@ -38,7 +38,7 @@ def test_what_was_written_is_read_until_it_is_removed(tmp_path: Path) -> None:
     assert read_state(str(tmp_path)) is None
 
 
-def told(**fields: object) -> str:
+def text(**fields: object) -> str:
     """What a broker writes, with other fields."""
     return json.dumps({"pid": 7, "host": "127.0.0.1", "port": 9092, "listeners": {"SSL": "[::]:9093"}} | fields)
 
@@ -51,17 +51,17 @@ HOSTILE = {
     "not UTF-8": "\udcff",
     "deep": '{"pid": ' * 5_000,
     "deep lists": "[" * 60_000,
-    "more digits than Python reads": told().replace("9092", "9" * 5000),
-    "too long": told(comment="x" * MAX_STATE_BYTES),
-    "an infinite port": told().replace("9092", "1e999"),
-    "an infinite pid": told().replace("7,", "1e999,", 1),
-    "no number": told().replace("9092", "NaN"),
-    **{f"port {value!r}": told(port=value) for value in (0, -1, 65536, 2**80, 9092.0, True, "9092", None, [9092])},
-    **{f"pid {value!r}": told(pid=value) for value in (0, -1, 2**31, 7.0, True, "7", None)},
-    **{f"host {value!r}": told(host=value) for value in ("evil.example", "localhost", "127.evil.example", "", None, 1)},
-    "a host with a NUL": told(host="127.0.0.1\0"),
-    **{f"listeners {value!r}": told(listeners=value) for value in ([["SSL", "h:1"]], "SSL", None)},
-    **{f"listener {value!r}": told(listeners={"PLAINTEXT": value}) for value in ("x", "h:", "h:x", "h:70000", 1)},
+    "more digits than Python reads": text().replace("9092", "9" * 5000),
+    "too long": text(comment="x" * MAX_STATE_BYTES),
+    "an infinite port": text().replace("9092", "1e999"),
+    "an infinite pid": text().replace("7,", "1e999,", 1),
+    "no number": text().replace("9092", "NaN"),
+    **{f"port {value!r}": text(port=value) for value in (0, -1, 65536, 2**80, 9092.0, True, "9092", None, [9092])},
+    **{f"pid {value!r}": text(pid=value) for value in (0, -1, 2**31, 7.0, True, "7", None)},
+    **{f"host {value!r}": text(host=value) for value in ("evil.example", "localhost", "127.evil.example", "", None, 1)},
+    "a host with a NUL": text(host="127.0.0.1\0"),
+    **{f"listeners {value!r}": text(listeners=value) for value in ([["SSL", "h:1"]], "SSL", None)},
+    **{f"listener {value!r}": text(listeners={"PLAINTEXT": value}) for value in ("x", "h:", "h:x", "h:70000", 1)},
 }
 """What no broker has written."""
 

@@ -46,7 +46,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) ->
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def json_output(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     assert main(["groups", *arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -57,7 +57,7 @@ def test_groups_are_listed_by_type_and_described(address: str, capsys: pytest.Ca
     assert ["workers", "share", "Empty"] in rows
     assert ["readers", "classic", "Empty"] in rows
     assert shown(capsys, "list", address, "--type", "share")[1:] == [["workers", "share", "Empty"]]
-    described = told(capsys, "describe", address, "workers")
+    described = json_output(capsys, "describe", address, "workers")
     assert [(each["group"], each["state"], each["member"]) for each in described] == [("workers", "Empty", None)]
 
 
@@ -93,7 +93,7 @@ def test_members_are_shown_with_what_they_read(address: str, capsys: pytest.Capt
     with KafkaShareConsumer("events", group_id="busy", bootstrap_servers=address, client_id="me") as consumer:
         while not consumer.has_joined:
             consumer.poll(100)
-        (row,) = told(capsys, "describe", address, "busy")
+        (row,) = json_output(capsys, "describe", address, "busy")
     assert (row["member"], row["client"]) == (consumer.member_id, "me")
 
 
@@ -111,16 +111,16 @@ def test_offsets_are_shown_with_the_end_and_the_lag(address: str, capsys: pytest
 def test_offsets_are_reset_for_groups_of_both_kinds(
     address: str, capsys: pytest.CaptureFixture[str], group: str, where: str, offset: int
 ) -> None:
-    rows = told(capsys, "reset", address, group, "--topic", "events:0", "--to", where)
+    rows = json_output(capsys, "reset", address, group, "--topic", "events:0", "--to", where)
     assert rows == [{"group": group, "topic": "events", "partition": 0, "offset": offset, "outcome": "OK"}]
-    (row,) = [row for row in told(capsys, "offsets", address, group) if row["partition"] == 0]
+    (row,) = [row for row in json_output(capsys, "offsets", address, group) if row["partition"] == 0]
     assert row["offset"] == offset
     main(["groups", "reset", address, group, "--topic", "events:0", "--to", "1" if group == "readers" else "2"])
     capsys.readouterr()
 
 
 def test_all_partitions_of_a_topic_are_reset(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = told(capsys, "reset", address, "whole", "--topic", "events", "--to", "latest")
+    rows = json_output(capsys, "reset", address, "whole", "--topic", "events", "--to", "latest")
     assert [(row["partition"], row["offset"]) for row in rows] == [(0, 3), (1, 0)]
 
 

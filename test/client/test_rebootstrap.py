@@ -171,7 +171,7 @@ def test_while_the_servers_are_asked_partitions_are_known_and_nobody_leads_them(
 def test_a_cluster_with_another_id_is_noted(world: World, caplog: pytest.LogCaptureFixture) -> None:
     first, names = moved_cluster(world)
 
-    def told(broker: ScriptedBroker, cluster_id: str) -> Any:
+    def with_cluster_id(broker: ScriptedBroker, cluster_id: str) -> Any:
         def script(request: Any, version: int) -> Any:
             answer = broker.metadata(request, version)
             assert isinstance(answer, MetadataResponse)
@@ -180,7 +180,7 @@ def test_a_cluster_with_another_id_is_noted(world: World, caplog: pytest.LogCapt
 
         return script
 
-    first.answers[MetadataRequest] = told(first, "one")
+    first.answers[MetadataRequest] = with_cluster_id(first, "one")
     client = world.settled(world.client("service:1"))
     client.cluster.request_update()
     world.run(1)
@@ -190,7 +190,7 @@ def test_a_cluster_with_another_id_is_noted(world: World, caplog: pytest.LogCapt
     names["service"] = ["b"]
     second = ScriptedBroker(world.network, "b", 1, node_id=1)
     second.brokers = {1: ("b", 1)}
-    second.answers[MetadataRequest] = told(second, "two")
+    second.answers[MetadataRequest] = with_cluster_id(second, "two")
     with caplog.at_level(logging.WARNING):
         assert world.loop.run_until(lambda: client.cluster.cluster_id == "two", 30)
     assert client.cluster.cluster_id == "two" and client.cluster.former_cluster_id == "one"

@@ -109,7 +109,7 @@ def test_answers_are_those_of_apache_kafka(pair: BrokerPair, scene: Scene, name:
                 now = settle(pair, views, left_behind)
                 found += [(f"after {made!r} v{version}", one) for one in now if one not in left_behind]
                 left_behind = now
-    assert not found, told(found)
+    assert not found, summary(found)
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_settings_have_the_types_and_defaults_of_apache_kafka(pair: BrokerPair, 
     ]
     both = pair.ask(DescribeConfigsRequest(resources=resources, include_synonyms=True), 4)
     found = differences(*alike("DescribeConfigs", *both), "DescribeConfigs")
-    assert not found, told([("all settings", one) for one in found])
+    assert not found, summary([("all settings", one) for one in found])
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_fetch_sessions_return_what_those_of_apache_kafka_return(
                 answers.append(side.plain(answer))
             made = f"v{version} step {epoch}: {wanted!r}, without {forgotten!r}"
             found += [(made, one) for one in differences(answers[0], answers[1], "Fetch")]
-    assert not found, told(found)
+    assert not found, summary(found)
 
 
 def partitions_by_chance(rng: random.Random, scene: Scene) -> list[tuple[str, int, int]]:
@@ -196,7 +196,7 @@ def session_fetch(
     )
 
 
-def told(found: list[Found]) -> str:
+def summary(found: list[Found]) -> str:
     """Differences by kind, with one example of each."""
     kinds: dict[tuple[str, str, str], list[Found]] = {}
     for one in found:

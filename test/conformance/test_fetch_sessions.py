@@ -108,7 +108,7 @@ class Reader:
         return answer
 
 
-def told(answer: FetchResponse) -> list[tuple[int, int]]:
+def error_codes(answer: FetchResponse) -> list[tuple[int, int]]:
     """Partition and error code, in the answer's order."""
     return [(data.partition_index, data.error_code) for topic in answer.responses for data in topic.partitions]
 
@@ -139,16 +139,16 @@ def topic(reader: Reader, new_topic: NewTopicFixture) -> str:
 def test_a_session_returns_what_is_new(reader: Reader, topic: str) -> None:
     full = reader.fetch([(topic, number, 0) for number in range(3)], (0, 0))
     session = full.session_id
-    assert (full.error_code, session > 0, told(full)) == (0, True, [(0, 0), (1, 0), (2, 0)])
-    assert told(reader.fetch([], (session, 1))) == [(0, 0), (1, 0), (2, 0)], "there are records at its offsets"
+    assert (full.error_code, session > 0, error_codes(full)) == (0, True, [(0, 0), (1, 0), (2, 0)])
+    assert error_codes(reader.fetch([], (session, 1))) == [(0, 0), (1, 0), (2, 0)], "there are records at its offsets"
     silent = reader.fetch([(topic, number, 1) for number in range(3)], (session, 2), waits=True)
-    assert (silent.session_id, told(silent)) == (session, [])
+    assert (silent.session_id, error_codes(silent)) == (session, [])
     reader.produce(topic, 1)
-    assert told(reader.fetch([], (session, 3), waits=False)) == [(1, 0)]
-    assert told(reader.fetch([(topic, 1, 2)], (session, 4), forget=[(topic, 0)])) == []
+    assert error_codes(reader.fetch([], (session, 3), waits=False)) == [(1, 0)]
+    assert error_codes(reader.fetch([(topic, 1, 2)], (session, 4), forget=[(topic, 0)])) == []
     reader.produce(topic, 0)
-    assert told(reader.fetch([], (session, 5))) == []
-    assert told(reader.fetch([(topic, 0, 2)], (session, 6))) == [(0, 0)], "it is new again"
+    assert error_codes(reader.fetch([], (session, 5))) == []
+    assert error_codes(reader.fetch([(topic, 0, 2)], (session, 6))) == [(0, 0)], "it is new again"
 
 
 @pytest.mark.parametrize("epoch", [0, 2, 99])
@@ -204,14 +204,14 @@ def test_a_session_goes_on_over_another_connection(reader: Reader, topic: str) -
 
 def test_errors_are_reported_every_time_and_their_end_once(reader: Reader, topic: str) -> None:
     session = reader.fetch([(topic, 0, 1)], (0, 0)).session_id
-    assert told(reader.fetch([(topic, 0, 99)], (session, 1), waits=False)) == [(0, 1)]
-    assert told(reader.fetch([], (session, 2), waits=False)) == [(0, 1)]
-    assert told(reader.fetch([(topic, 0, 1)], (session, 3))) == [(0, 0)]
-    assert told(reader.fetch([], (session, 4))) == []
+    assert error_codes(reader.fetch([(topic, 0, 99)], (session, 1), waits=False)) == [(0, 1)]
+    assert error_codes(reader.fetch([], (session, 2), waits=False)) == [(0, 1)]
+    assert error_codes(reader.fetch([(topic, 0, 1)], (session, 3))) == [(0, 0)]
+    assert error_codes(reader.fetch([], (session, 4))) == []
     unknown = 3 if reader.version < 13 else 100
     held_for_the_other = reader.fetch([(UNKNOWN, 5, 0)], (session, 5), waits=True)
-    assert told(held_for_the_other) == [(5, unknown)]
-    assert told(reader.fetch([], (session, 6))) == [(5, unknown)]
+    assert error_codes(held_for_the_other) == [(5, unknown)]
+    assert error_codes(reader.fetch([], (session, 6))) == [(5, unknown)]
 
 
 def test_partitions_take_turns(reader: Reader, topic: str) -> None:
@@ -243,14 +243,14 @@ def test_a_topic_that_is_made_anew(reader: Reader, new_topic: NewTopicFixture) -
     state = DeleteTopicsRequest.DeleteTopicState(name=name)
     assert reader.client.ask(DeleteTopicsRequest(topics=[state], timeout_ms=10_000)).responses[0].error_code == 0
     epochs = itertools.count(1)
-    eventually(lambda: told(reader.fetch([], (session, next(epochs)))), [(0, 3)])  # it takes Apache Kafka a moment
+    eventually(lambda: error_codes(reader.fetch([], (session, next(epochs)))), [(0, 3)])  # after a moment
     made = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )
     assert reader.client.ask(CreateTopicsRequest(topics=[made], timeout_ms=10_000)).topics[0].error_code == 0
     reader.learn(name)
     code = 1 if reader.version < 13 else 103
-    eventually(lambda: told(reader.fetch([], (session, next(epochs)))), [(0, code)])
+    eventually(lambda: error_codes(reader.fetch([], (session, next(epochs)))), [(0, code)])
 
 
 # -- without a session -----------------------------------------------------------------------------------------------
@@ -292,16 +292,16 @@ def test_at_the_end(reader: Reader, topic: str, min_bytes: int, waits: bool) -> 
 @pytest.mark.parametrize("level", [2, -1])
 def test_an_isolation_level_that_is_not_there(reader: Reader, topic: str, level: int) -> None:
     answer = reader.fetch([(topic, 0, 0)], isolation_level=level)
-    assert (answer.error_code, told(answer)) == (-1, [(0, -1)] if reader.version < 13 else [])
+    assert (answer.error_code, error_codes(answer)) == (-1, [(0, -1)] if reader.version < 13 else [])
 
 
 def test_what_is_unknown_waits_for_what_is_known_and_comes_last(reader: Reader, topic: str) -> None:
     unknown = 3 if reader.version < 13 else 100
     answer = reader.fetch([(UNKNOWN, 9, 0), (topic, 77, 0), (topic, 0, 1)], waits=True)
-    assert told(answer) == [(0, 0), (9, unknown), (77, 3)]
-    assert told(reader.fetch([(UNKNOWN, 9, 0)], waits=False)) == [(9, unknown)]
+    assert error_codes(answer) == [(0, 0), (9, unknown), (77, 3)]
+    assert error_codes(reader.fetch([(UNKNOWN, 9, 0)], waits=False)) == [(9, unknown)]
     out_of_range_at_once = reader.fetch([(topic, 0, 1), (topic, 1, 99)], waits=False)
-    assert told(out_of_range_at_once) == [(0, 0), (1, 1)]
+    assert error_codes(out_of_range_at_once) == [(0, 0), (1, 1)]
 
 
 # -- offsets ---------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ class Chance:
         return self.value
 
 
-def wanted(**values: Any) -> GetTelemetrySubscriptionsResponse:
+def subscriptions_response(**values: Any) -> GetTelemetrySubscriptionsResponse:
     return GetTelemetrySubscriptionsResponse(
         **{
             "throttle_time_ms": 0, "error_code": 0, "client_instance_id": ID, "subscription_id": 7,
@@ -52,7 +52,7 @@ def answer(error_code: int = 0) -> PushTelemetryResponse:
 def subscribed(chance: float = 0.5, **values: Any) -> TelemetryMachine:
     machine = TelemetryMachine(Chance(chance), {1, 3})
     assert isinstance(machine.poll(0.0), NextTelemetryRequest)
-    machine.subscribed(wanted(**values), 0.0)
+    machine.subscribed(subscriptions_response(**values), 0.0)
     return machine
 
 
@@ -61,7 +61,7 @@ def test_it_asks_at_once_without_an_id_and_later_with_the_one_that_it_was_given(
     asked = machine.poll(0.0)
     assert isinstance(asked, NextTelemetryRequest) and asked.request.client_instance_id == ZERO_UUID
     assert machine.next_deadline == inf and machine.poll(100.0) is None, "one request at a time"
-    machine.subscribed(wanted(requested_metrics=[]), 1.0)
+    machine.subscribed(subscriptions_response(requested_metrics=[]), 1.0)
     assert machine.state is TelemetryState.SUBSCRIPTION_NEEDED and machine.next_deadline == 11.0, (
         "nothing is wanted now"
     )
@@ -87,7 +87,7 @@ def test_the_codec_is_the_first_of_the_brokers_that_works_here() -> None:
     assert isinstance(push, Push) and push.compression_type == 3
     machine = TelemetryMachine(Chance())
     machine.poll(0.0)
-    machine.subscribed(wanted(), 0.0)
+    machine.subscribed(subscriptions_response(), 0.0)
     plain = machine.poll(10.0)
     assert isinstance(plain, Push) and plain.compression_type == 0
 
@@ -125,7 +125,7 @@ def test_an_error_that_nobody_thought_of_ends_telemetry() -> None:
 def test_an_error_before_any_subscription_is_waited_out_for_five_minutes() -> None:
     machine = TelemetryMachine(Chance())
     machine.poll(0.0)
-    machine.subscribed(wanted(error_code=89), 1.0)
+    machine.subscribed(subscriptions_response(error_code=89), 1.0)
     assert machine.next_deadline == 1.0 + DEFAULT_INTERVAL_S and machine.subscription is None
 
 
@@ -135,10 +135,10 @@ def test_errors_in_a_row_do_not_make_it_ask_without_a_pause() -> None:
     machine.pushed(answer(117), 11.0)
     for _ in range(MAX_IMMEDIATE_RETRIES - 1):
         machine.poll(11.0)
-        machine.subscribed(wanted(error_code=117), 11.0)
+        machine.subscribed(subscriptions_response(error_code=117), 11.0)
         assert machine.next_deadline == 11.0
     machine.poll(11.0)
-    machine.subscribed(wanted(error_code=117), 11.0)
+    machine.subscribed(subscriptions_response(error_code=117), 11.0)
     assert machine.next_deadline == 21.0
 
 
@@ -147,7 +147,7 @@ def test_a_codec_that_was_refused_is_not_used_again() -> None:
     machine.poll(10.0)
     machine.pushed(answer(UnsupportedCompressionTypeError.errno), 10.0)
     machine.poll(10.0)
-    machine.subscribed(wanted(), 10.0)
+    machine.subscribed(subscriptions_response(), 10.0)
     push = machine.poll(20.0)
     assert isinstance(push, Push) and push.compression_type == 1
 
@@ -190,7 +190,7 @@ def test_closing_without_a_subscription_pushes_nothing() -> None:
     asking = TelemetryMachine(Chance())
     asking.poll(0.0)
     asking.close()
-    asking.subscribed(wanted(), 1.0)
+    asking.subscribed(subscriptions_response(), 1.0)
     assert asking.is_terminated and asking.subscription is None, "the answer comes too late"
 
 

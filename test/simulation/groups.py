@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from kafka.broker.responses import ConnectionContext
-from kafka.errors import FencedInstanceIdError, KafkaError, UnreleasedInstanceIdError
+from kafka.errors import FencedInstanceIdError, UnreleasedInstanceIdError
 from kafka.protocol.topics import CreatePartitionsRequest
 from kafka.structs import TopicPartition
 from test.simulation.world import Host, Story, World
@@ -324,8 +324,3 @@ class GroupStory(Story):
 
 def names(partitions: Iterable[TopicPartition]) -> str:
     return ",".join(f"{topic}{number}" for topic, number in sorted(partitions)) or "-"
-
-
-def told(error: BaseException) -> KafkaError:
-    """What went wrong, as a KafkaError."""
-    return error if isinstance(error, KafkaError) else KafkaError(repr(error))

@@ -57,12 +57,12 @@ class Sender:
             self.left -= 1
             self.sent[value] = future
             self.story.world.note("sends", self.host.name, value)
-            future.add_both(self.told, value)
+            future.add_both(self.on_outcome, value)
         if self.left:
             self.host.loop.call_later(rng.choice((0.0, 0.02, 0.3, 1.5)), self.send)
 
-    def told(self, value: bytes, outcome: Any) -> None:
-        self.story.world.note("told", value, getattr(outcome, "offset", outcome))
+    def on_outcome(self, value: bytes, outcome: Any) -> None:
+        self.story.world.note("outcome", value, getattr(outcome, "offset", outcome))
 
     @property
     def is_done(self) -> bool:
@@ -127,8 +127,8 @@ class ProducerStory(Story):
                 for value, future in sender.sent.items():
                     is_here = value.split(b":")[1] == b"%d" % partition
                     if is_here and future.succeeded() and offsets.get(value) != future.value.offset:
-                        told = future.value.offset
-                        self.world.violate(f"{value!r} was told at {told}, and is at {offsets.get(value)}")
+                        on_outcome = future.value.offset
+                        self.world.violate(f"{value!r} was told at {on_outcome}, and is at {offsets.get(value)}")
 
 
 def read_log(world: World, topic: str, partition: int) -> list[tuple[int, bytes]]:

@@ -98,7 +98,7 @@ def written(settlement: Settlement) -> list[str]:
     return found
 
 
-def told(found: Job | Settlement | AdmissionHold | None) -> object:
+def outcome_of(found: Job | Settlement | AdmissionHold | None) -> object:
     """What becomes of a lease, as far as the worker goes by it."""
     if isinstance(found, Job):
         return "runs"
@@ -137,7 +137,7 @@ def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
         ({"partition": 7}, "runs"),
         ({"partition": 8}, ["shop.q.dead bad-id", "is_dead"]),
     ]  # fmt: skip
-    found = [(row, told(Bench().admit(**row))) for row, _ in rows]
+    found = [(row, outcome_of(Bench().admit(**row))) for row, _ in rows]
     assert found == rows
 
 
@@ -147,7 +147,7 @@ def test_the_hidden_task_is_unknown_to_topics_even_where_the_worker_has_it() -> 
         {"kafka.tasks.error_handler": an_app().tasks["plain"]}, StateRecords(an_app().names, "h"), bench.delivery, 8,
         WorkerOptions(),
     )  # fmt: skip
-    assert told(bench.admit("kafka.tasks.error_handler")) == 1.0
+    assert outcome_of(bench.admit("kafka.tasks.error_handler")) == 1.0
 
 
 def test_a_job_that_runs_has_its_crashes_and_the_nearest_limits() -> None:
@@ -190,25 +190,25 @@ def test_how_a_job_that_ran_leaves() -> None:
         (NotStarted(), {"source": SUSPECT, "crashes": 2, "unknown": 1}, ["shop.q.suspect crashes=2 unknown=1",
                                                                          "is_move"]),
     ]  # fmt: skip
-    found = [(outcome, row, told(Bench().end(outcome, **row))) for outcome, row, _ in rows]
+    found = [(outcome, row, outcome_of(Bench().end(outcome, **row))) for outcome, row, _ in rows]
     assert found == rows
 
 
 def test_the_crash_limit_is_that_of_the_app() -> None:
     lost = ChildLost("exit")
-    assert told(Bench(crash_limit=2).end(lost, crashes=1)) == [
+    assert outcome_of(Bench(crash_limit=2).end(lost, crashes=1)) == [
         "shop.q.dead lost-exit crashes=2", "FAILURE", "is_dead", "is_last"
     ]  # fmt: skip
-    assert told(Bench(crash_limit=5).end(lost, crashes=3)) == ["shop.q crashes=4", "RETRY"]
+    assert outcome_of(Bench(crash_limit=5).end(lost, crashes=3)) == ["shop.q crashes=4", "RETRY"]
 
 
 def test_a_limit_of_deliveries_that_the_broker_changes_holds_from_then_on() -> None:
     bench = Bench()
-    assert told(bench.admit("new", deliveries=3)) == 4.0
+    assert outcome_of(bench.admit("new", deliveries=3)) == 4.0
     bench.delivery.delivery_limit = 10
-    assert [told(bench.admit("new", deliveries=n)) for n in (4, 8)] == [8.0, 128.0]
+    assert [outcome_of(bench.admit("new", deliveries=n)) for n in (4, 8)] == [8.0, 128.0]
     bench.delivery.delivery_limit = 4
-    assert told(bench.admit("new", deliveries=3)) == ["shop.q.dead unknown-task", "FAILURE", "is_dead", "is_last"]
+    assert outcome_of(bench.admit("new", deliveries=3)) == ["shop.q.dead unknown-task", "FAILURE", "is_dead", "is_last"]
 
 
 def test_a_held_lease_is_released_but_a_suspect_is_written_anew() -> None:
@@ -226,13 +226,13 @@ def test_a_held_lease_is_released_but_a_suspect_is_written_anew() -> None:
     found = []
     for row, is_due, _ in rows:
         bench = Bench()
-        found.append((row, is_due, told(bench.admission.end_hold(bench.lease("new", **row), is_due, NOW))))
+        found.append((row, is_due, outcome_of(bench.admission.end_hold(bench.lease("new", **row), is_due, NOW))))
     assert found == rows
 
 
 def test_a_record_that_is_no_job_is_dead_and_no_job_has_ended() -> None:
     found = Bench().admission.admit(JobLease(QUEUE, b"x", [("id", b"42")], 1), NOW)
-    assert told(found) == ["shop.q.dead no-job", "is_dead"]
+    assert outcome_of(found) == ["shop.q.dead no-job", "is_dead"]
     with pytest.raises(BadRecord):
         decode_job(b"x", [("id", b"42")])
 
@@ -240,7 +240,7 @@ def test_a_record_that_is_no_job_is_dead_and_no_job_has_ended() -> None:
 # -- what the log says ------------------------------------------------------------------------------------------------
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def new_log_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The lines since the last call."""
     found = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
     caplog.clear()
@@ -253,23 +253,23 @@ def test_the_log_has_runs_that_failed_and_no_others(caplog: pytest.LogCaptureFix
     bench = Bench()
     for outcome in (JobSucceeded(b"1"), JobCancelled("no"), NotStarted()):
         bench.end(outcome)
-    assert said(caplog) == []
+    assert new_log_lines(caplog) == []
     bench.end(ERROR, "again")
-    assert said(caplog) == [f"INFO again {job_id} will be retried after attempt 1 of 2 (OSError: disk)"]
+    assert new_log_lines(caplog) == [f"INFO again {job_id} will be retried after attempt 1 of 2 (OSError: disk)"]
     bench.end(ERROR)
-    assert said(caplog) == [
+    assert new_log_lines(caplog) == [
         f"WARNING plain {job_id} failed permanently (OSError: disk) and moves to the dead topic shop.q.dead; "
         "cause error"
     ]
     bench.end(ChildLost("frozen"), "again", attempt=2)
-    assert said(caplog) == [
+    assert new_log_lines(caplog) == [
         f"WARNING again {job_id} will be retried after crash 1 of 3 "
         "(WorkerLost: the job's process ended: its process was stopped)"
     ]
     caplog.set_level(logging.WARNING, "kafka.tasks.admission")
     bench.end(ERROR, "again")
     bench.end(ChildLost("frozen"))
-    assert [line.partition(" ")[0] for line in said(caplog)] == ["WARNING"]
+    assert [line.partition(" ")[0] for line in new_log_lines(caplog)] == ["WARNING"]
 
 
 def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.LogCaptureFixture) -> None:
@@ -285,7 +285,7 @@ def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.Lo
     ]  # fmt: skip
     for (text, trace), (first, lines) in rows:
         Bench().end(AttemptFailed(ErrorInfo("E", text, trace)))
-        (found,) = said(caplog)
+        (found,) = new_log_lines(caplog)
         assert found.partition(" permanently ")[2].splitlines() == [
             f"(E: {first}) and moves to the dead topic shop.q.dead; cause error", *lines
         ]  # fmt: skip
@@ -308,7 +308,7 @@ def test_an_unknown_task_is_reported_with_how_long_its_jobs_wait(
     bench = Bench()
     bench.delivery.lock_s = lock_s
     bench.admit("new", **lease)
-    (line,) = said(caplog)
+    (line,) = new_log_lines(caplog)
     assert f"fails in about {seconds} s if there is none; import the module" in line
 
 
@@ -316,7 +316,7 @@ def test_each_unknown_task_is_reported_once_and_only_the_first_hundred(caplog: p
     bench = Bench()
     for number in (*range(102), *range(102)):
         bench.admit(f"new{number}")
-    told_of = [line.partition("unknown task '")[2].partition("'")[0] for line in said(caplog)]
+    told_of = [line.partition("unknown task '")[2].partition("'")[0] for line in new_log_lines(caplog)]
     assert told_of == [f"new{number}" for number in range(100)]
 
 

@@ -17,7 +17,7 @@ from kafka.tasks.runner import Job, run, run_async
 from test.tasks.fakes import a_job
 
 
-class Told:
+class Recorder:
     """An app whose handlers write down what they are told."""
 
     def __init__(self) -> None:
@@ -34,87 +34,87 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def recorder() -> Recorder:
+    return Recorder()
 
 
-def test_success_handlers_run_where_the_job_ran(told: Told) -> None:
-    job = told.job(lambda n: n, 5)
+def test_success_handlers_run_where_the_job_ran(recorder: Recorder) -> None:
+    job = recorder.job(lambda n: n, 5)
     assert run(job) == JobSucceeded(b"5")
-    assert told.successes == [FinishedJob(job.envelope.id, "f", 3, 2, [5], {})]
-    assert told.errors == []
+    assert recorder.successes == [FinishedJob(job.envelope.id, "f", 3, 2, [5], {})]
+    assert recorder.errors == []
 
 
-def test_an_error_is_reported_with_its_traceback_also_when_another_attempt_follows(told: Told) -> None:
+def test_an_error_is_reported_with_its_traceback_also_when_another_attempt_follows(recorder: Recorder) -> None:
     def bad() -> None:
         raise OSError("disk")
 
-    outcome = run(told.job(bad, retry=Retry()))
+    outcome = run(recorder.job(bad, retry=Retry()))
     assert isinstance(outcome, AttemptFailed)
-    ((job, kill_signal, (kind, error, trace)),) = told.errors
+    ((job, kill_signal, (kind, error, trace)),) = recorder.errors
     assert (job.name, kill_signal, kind, str(error)) == ("f", None, OSError, "disk")
     assert trace is error.__traceback__ is not None
 
 
 @pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
-def test_what_tries_to_end_the_process_is_reported_as_an_error(told: Told, error: type[BaseException]) -> None:
+def test_what_tries_to_end_the_process_is_reported_as_an_error(recorder: Recorder, error: type[BaseException]) -> None:
     def bad() -> None:
         raise error
 
-    run(told.job(bad))
-    assert told.errors[0][2][0] is error
+    run(recorder.job(bad))
+    assert recorder.errors[0][2][0] is error
 
 
-def test_arguments_that_cannot_be_read_are_an_error_without_them(told: Told) -> None:
-    job = told.job(lambda: 1)
+def test_arguments_that_cannot_be_read_are_an_error_without_them(recorder: Recorder) -> None:
+    job = recorder.job(lambda: 1)
     job.envelope.value = b"\xff"
     run(job)
-    ((seen, _, (kind, _, _)),) = told.errors
+    ((seen, _, (kind, _, _)),) = recorder.errors
     assert (seen.args, kind) == (None, BadRecord)
 
 
-def test_a_cancelled_job_is_neither_a_success_nor_an_error(told: Told) -> None:
-    run(told.job(lambda: Cancel("no")))
-    assert (told.successes, told.errors) == ([], [])
+def test_a_cancelled_job_is_neither_a_success_nor_an_error(recorder: Recorder) -> None:
+    run(recorder.job(lambda: Cancel("no")))
+    assert (recorder.successes, recorder.errors) == ([], [])
 
 
-def test_coroutines_have_the_same_handlers(told: Told) -> None:
+def test_coroutines_have_the_same_handlers(recorder: Recorder) -> None:
     async def f(n: int) -> int:
         if n:
             raise ValueError(n)
         return n
 
-    asyncio.run(run_async(told.job(f, 0), lambda: None))
-    asyncio.run(run_async(told.job(f, 1), lambda: None))
-    assert (len(told.successes), len(told.errors)) == (1, 1)
+    asyncio.run(run_async(recorder.job(f, 0), lambda: None))
+    asyncio.run(run_async(recorder.job(f, 1), lambda: None))
+    assert (len(recorder.successes), len(recorder.errors)) == (1, 1)
 
 
 @pytest.mark.parametrize("error", [ValueError("mail server"), SystemExit(3)])
 def test_a_handler_that_fails_changes_nothing_and_the_next_one_is_called(
-    told: Told, caplog: pytest.LogCaptureFixture, error: BaseException
+    recorder: Recorder, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     later: list[FinishedJob] = []
 
-    @told.app.success_handler
+    @recorder.app.success_handler
     def bad(job: FinishedJob) -> None:
         raise error
 
-    told.app.success_handler(later.append)
-    assert run(told.job(lambda: 1)) == JobSucceeded(b"1")
-    assert len(told.successes) == len(later) == 1
+    recorder.app.success_handler(later.append)
+    assert run(recorder.job(lambda: 1)) == JobSucceeded(b"1")
+    assert len(recorder.successes) == len(later) == 1
     assert "failed for job" in caplog.text
 
 
-def test_the_error_handlers_task_calls_no_success_handler(told: Told) -> None:
-    task = told.app.tasks[ERROR_TASK]
+def test_the_error_handlers_task_calls_no_success_handler(recorder: Recorder) -> None:
+    task = recorder.app.tasks[ERROR_TASK]
     job = {"id": "1" * 32, "name": "f", "attempt": 1, "deliveries": 1, "args": [1], "kwargs": {}}
     lost = {"cause": "oom", "text": "gone", "signal": 9, "exit_code": None, "rss_bytes": 7}
     envelope = a_job(ERROR_TASK, job, lost)
     assert isinstance(run(Job(JobLease(JobSource("", ""), b"", [], 1), envelope, task)), JobSucceeded)
-    ((seen, kill_signal, (kind, error, _)),) = told.errors
+    ((seen, kill_signal, (kind, error, _)),) = recorder.errors
     assert (seen.args, kill_signal, kind) == ([1], 9, WorkerLost)
     assert (error.cause, error.exit_code, error.rss_bytes) == ("oom", None, 7)
-    assert told.successes == []
+    assert recorder.successes == []
 
 
 def test_a_lost_worker_keeps_its_fields_over_a_pickle() -> None:

@@ -39,13 +39,13 @@ def ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[i
     ours, theirs = socket.socketpair()
     me = os.getpid()
 
-    def told(word: bytes) -> None:
+    def send_from_fork(word: bytes) -> None:
         if os.getpid() != me:
             theirs.send(word)
 
-    bench.app.success_handler(lambda job: told(b"success"))
-    bench.app.error_handler(lambda job, kill_signal, exc_info: told(b"error"))
-    monkeypatch.setattr(bench, "_wake", lambda: told(b"wake"))
+    bench.app.success_handler(lambda job: send_from_fork(b"success"))
+    bench.app.error_handler(lambda job, kill_signal, exc_info: send_from_fork(b"error"))
+    monkeypatch.setattr(bench, "_wake", lambda: send_from_fork(b"wake"))
 
     def wait(pid: int) -> int:
         code = end_of(pid)

@@ -59,18 +59,18 @@ def test_a_broker_that_was_not_asked_for_its_release_comes_before_all_others() -
     assert unknown < data("0.10")
 
 
-def told(code: int = 0) -> ApiVersionsResponse:
+def api_versions(code: int = 0) -> ApiVersionsResponse:
     key = ApiVersionsResponse.ApiVersion
     return ApiVersionsResponse(error_code=code, api_keys=[key(api_key=3, min_version=1, max_version=4)])
 
 
 def test_a_broker_gets_the_clients_software_and_returns_its_versions() -> None:
-    found, (send,) = asked(request_api_versions(7, software=("a-test", "1.2"), backoff=BACKOFF), told())
+    found, (send,) = asked(request_api_versions(7, software=("a-test", "1.2"), backoff=BACKOFF), api_versions())
     assert found.ranges == {3: (1, 4)}
     request: Any = send.request
     assert (send.target, request.client_software_name, request.client_software_version) == (7, "a-test", "1.2")
     with pytest.raises(UnsupportedVersionError, match="api_versions"):
-        asked(request_api_versions(7, software=("a-test", "1.2"), backoff=BACKOFF), told(35))
+        asked(request_api_versions(7, software=("a-test", "1.2"), backoff=BACKOFF), api_versions(35))
 
 
 def test_brokers_are_ordered_by_release() -> None:

@@ -24,7 +24,7 @@ NOT_CONTROLLER, INVALID_REQUEST, INVALID_UPDATE = 41, 42, 95
 
 
 
-def told(epoch: int) -> ApiVersionsResponse:
+def api_versions_response(epoch: int) -> ApiVersionsResponse:
     supported = ApiVersionsResponse.SupportedFeatureKey
     finalized = ApiVersionsResponse.FinalizedFeatureKey
     return ApiVersionsResponse(
@@ -51,7 +51,7 @@ def updated(code: int = 0, **results: int) -> UpdateFeaturesResponse:
 
 @pytest.mark.parametrize(("epoch", "shown"), [(7, 7), (0, 0), (-1, None)])
 def test_features_are_reported_by_name(epoch: int, shown: int | None) -> None:
-    found, (send,) = run(describe_features(software=SOFTWARE, backoff=BACKOFF), told(epoch))
+    found, (send,) = run(describe_features(software=SOFTWARE, backoff=BACKOFF), api_versions_response(epoch))
     assert found == {
         "a": {"supported": (1, 3), "finalized": (1, 2), "finalized_epoch": shown},
         "b": {"supported": (0, 1)},
@@ -62,7 +62,7 @@ def test_features_are_reported_by_name(epoch: int, shown: int | None) -> None:
 
 def test_the_controller_is_asked_when_that_is_requested() -> None:
     dialogue = describe_features(software=SOFTWARE, send_request_to_controller=True, backoff=BACKOFF)
-    _, (send,) = run(dialogue, told(1))
+    _, (send,) = run(dialogue, api_versions_response(1))
     assert send.target == Controller()
 
 

@@ -27,7 +27,7 @@ UNKNOWN, NOT_LEADER = -1, 6
 REFRESH = RefreshFetchMetadata(frozenset({"t"}))
 
 
-def told(rig: Rig, call: SendFetch, records: bytes | None = None, **fields: Any) -> bool:
+def handle_response(rig: Rig, call: SendFetch, records: bytes | None = None, **fields: Any) -> bool:
     """The answer says this of partition 0. Whether the reader has news."""
     part = FetchResponse.PartitionData(partition_index=0, error_code=0, high_watermark=100, records=records, **fields)
     topic = FetchResponse.FetchableTopicResponse(topic_id=rig.ids["t"], partitions=[part])
@@ -69,7 +69,7 @@ def test_an_answer_without_records_is_no_news() -> None:
     for nothing in (None, b""):
         rig = Rig(A)
         rig.seek_all()
-        assert not told(rig, rig.fetch(), records=nothing)
+        assert not handle_response(rig, rig.fetch(), records=nothing)
         assert not rig.fetcher.has_ready
         assert rig.fetcher.positions[A].highwater == 100
 
@@ -81,7 +81,7 @@ def test_the_node_0_may_be_the_nearest_replica() -> None:
     rig.answer(rig.fetch(), r0=0)
     call = rig.fetch()
     assert call.node == 0
-    told(rig, call, preferred_read_replica=-1)
+    handle_response(rig, call, preferred_read_replica=-1)
     assert rig.fetch().node == 0
 
 
@@ -96,7 +96,7 @@ def test_the_aborted_transactions_of_an_answer_are_left_out(
     rig.seek_all()
     data = batch(0, b"gone", producer_id=7, transactional=True) + marker(1, 7, ABORT) + batch(2, b"good")
     transactions = None if first_offsets is None else [aborted(7, offset) for offset in first_offsets]
-    assert told(rig, rig.fetch(), records=data, aborted_transactions=transactions)
+    assert handle_response(rig, rig.fetch(), records=data, aborted_transactions=transactions)
     assert rig.read() == values
 
 

@@ -209,12 +209,12 @@ class Bench:
         self.metadata(jobs=count)
         if self.asked is None:
             self.subscribe("jobs")
-        said = read_subscription(dict(self.said())[protocol])
+        said = read_subscription(dict(self.protocol_metadata())[protocol])
         self.answer(joined(1, "me", "me", {"me": said, **others}, protocol))
         return self
 
-    def said(self) -> list[tuple[str, bytes]]:
-        """The assignors of a join that waits, and what is said to each."""
+    def protocol_metadata(self) -> list[tuple[str, bytes]]:
+        """The assignors of a waiting join, and the metadata for each."""
         return [(each.name, bytes(each.metadata)) for each in self.request.protocols]
 
 

@@ -110,7 +110,7 @@ class Bench:
         assert not self.poll(self.member.next_deadline - self.now)
         return self.request
 
-    def owned_said(self) -> dict[UUID, list[int]] | None:
+    def owned_partitions(self) -> dict[UUID, list[int]] | None:
         said = self.request.topic_partitions
         return None if said is None else {each.topic_id: each.partitions for each in said}
 

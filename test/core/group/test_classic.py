@@ -298,7 +298,7 @@ def test_an_eager_member_gives_up_everything_before_it_joins_again() -> None:
     assert bench.request.reason == "group is already rebalancing"
     assert bench.request.member_id == "me"
     assert bench.member.owned == frozenset()
-    assert read_subscription(bench.said()[0][1]).owned == ()
+    assert read_subscription(bench.protocol_metadata()[0][1]).owned == ()
 
 
 def test_heartbeats_go_on_while_a_join_waits_for_the_user() -> None:
@@ -318,7 +318,7 @@ def test_a_cooperative_member_keeps_what_it_owns_and_says_so() -> None:
     bench = cooperative(0, 1)
     bench.poll(BEAT_S)
     assert bench.answer(beat(27)) == []
-    said = read_subscription(bench.said()[0][1])
+    said = read_subscription(bench.protocol_metadata()[0][1])
     assert (said.owned, said.generation) == (tuple(sorted(parts(0, 1))), 1)
     bench.answer(joined(2, protocol="cooperative-sticky"))
     assert bench.answer(synced(0, 1)) == [Assign(parts(0, 1), frozenset())]
@@ -338,14 +338,14 @@ def test_a_cooperative_member_gives_up_what_the_answer_lacks_and_joins_once_more
     bench.carry_out()
     assert isinstance(bench.request, JoinGroupRequest)
     assert bench.request.reason == "need to revoke partitions and re-join"
-    assert set(read_subscription(bench.said()[0][1]).owned) == parts(1, 2)
+    assert set(read_subscription(bench.protocol_metadata()[0][1]).owned) == parts(1, 2)
 
 
 def test_a_cooperative_member_gives_up_topics_that_it_no_longer_wants_before_it_joins() -> None:
     bench = cooperative(0)
     assert bench.subscribe("logs") == [Revoke(parts(0))]
     bench.carry_out()
-    assert read_subscription(bench.said()[0][1]).owned == ()
+    assert read_subscription(bench.protocol_metadata()[0][1]).owned == ()
     assert bench.request.reason == "subscription has changed"
 
 
@@ -354,7 +354,7 @@ def test_another_subscription_rejoins_and_the_same_one_does_not() -> None:
     assert bench.subscribe("jobs") == []
     assert bench.subscribe("jobs", "logs") == [Revoke(parts(0))]
     bench.carry_out()
-    assert read_subscription(bench.said()[0][1]).topics == ("jobs", "logs")
+    assert read_subscription(bench.protocol_metadata()[0][1]).topics == ("jobs", "logs")
 
 
 def test_a_subscription_that_changes_while_joining_joins_once_more() -> None:
@@ -413,7 +413,7 @@ def test_a_cooperative_member_that_is_forgotten_while_joining_loses_everything()
     bench.poll()
     assert bench.answer(join_error(25)) == [Lose(parts(0, 1))]
     bench.carry_out()
-    assert read_subscription(bench.said()[0][1]).owned == ()
+    assert read_subscription(bench.protocol_metadata()[0][1]).owned == ()
 
 
 def test_a_session_without_answers_is_over_by_the_clients_own_clock() -> None:
@@ -679,7 +679,7 @@ def test_a_subscription_that_comes_while_leaving_joins_when_that_is_done() -> No
     assert isinstance(bench.request, LeaveGroupRequest)
     bench.answer(gone())
     assert isinstance(bench.request, JoinGroupRequest)
-    assert read_subscription(bench.said()[0][1]).topics == ("logs",)
+    assert read_subscription(bench.protocol_metadata()[0][1]).topics == ("logs",)
 
 
 def test_the_same_subscription_that_comes_while_leaving_joins_when_that_is_done() -> None:

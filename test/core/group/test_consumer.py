@@ -88,7 +88,7 @@ def test_heartbeats_go_on_while_the_user_takes_time_to_carry_out_a_step() -> Non
     assert bench.beat().topic_partitions is None, "not acknowledged yet"
     assert bench.answer(2) == []
     bench.done(effects)
-    assert bench.owned_said() == {JOBS: [0]}
+    assert bench.owned_partitions() == {JOBS: [0]}
 
 
 def test_what_is_to_be_let_go_is_revoked_first_and_acknowledged_before_anything_is_added() -> None:
@@ -100,11 +100,11 @@ def test_what_is_to_be_let_go_is_revoked_first_and_acknowledged_before_anything_
     assert bench.member.owned == parts(0, 1, 2, 3)
     effects = bench.done(effects)
     assert effects == [Assign(parts(0, 1) | parts(5, topic="logs"), parts(5, topic="logs"))]
-    assert bench.owned_said() == {JOBS: [0, 1], LOGS: [5]}, "what is being added is claimed already"
+    assert bench.owned_partitions() == {JOBS: [0, 1], LOGS: [5]}, "what is being added is claimed already"
     bench.answer(3)
     assert bench.member.generation == 3
     bench.done(effects)
-    assert bench.owned_said() == {JOBS: [0, 1], LOGS: [5]}
+    assert bench.owned_partitions() == {JOBS: [0, 1], LOGS: [5]}
 
 
 def test_a_rebalance_that_only_takes_away_ends_with_an_assignment_of_nothing_new() -> None:
@@ -128,9 +128,9 @@ def test_a_heartbeat_claims_what_the_user_is_being_given() -> None:
     effects = bench.done(bench.answer(2, {}))
     assert effects == [Assign(frozenset(), frozenset())]
     bench.done(effects)
-    assert bench.owned_said() == {}
+    assert bench.owned_partitions() == {}
     assert bench.answer(3, {JOBS: [1]}) == [Assign(parts(1), parts(1))]
-    assert bench.owned_said() == {JOBS: [1]}
+    assert bench.owned_partitions() == {JOBS: [1]}
 
 
 def test_a_target_that_changes_during_a_step_is_what_the_next_step_goes_by() -> None:
@@ -223,7 +223,7 @@ def test_a_heartbeat_that_may_be_lost_is_followed_by_one_that_says_everything() 
         300_000,
         ["logs"],
     )
-    assert bench.owned_said() == {JOBS: [0, 1]}
+    assert bench.owned_partitions() == {JOBS: [0, 1]}
     assert bench.member.owned == parts(0, 1), "nothing was lost"
     waits = []
     for _ in range(4):
@@ -280,7 +280,7 @@ def test_a_topic_that_metadata_does_not_name_is_asked_for_and_waited_for() -> No
     effects = bench.poll()
     assert effects == [Assign(parts(0) | parts(0, 1, topic="logs"), parts(0, 1, topic="logs"))]
     bench.done(effects)
-    assert bench.owned_said() == {JOBS: [0], LOGS: [0, 1]}
+    assert bench.owned_partitions() == {JOBS: [0], LOGS: [0, 1]}
 
 
 def test_what_waited_for_a_name_is_not_assigned_while_the_broker_may_have_given_it_to_another() -> None:
@@ -293,7 +293,7 @@ def test_what_waited_for_a_name_is_not_assigned_while_the_broker_may_have_given_
     bench.poll(INTERVAL_S)
     bench.fail(KafkaConnectionError("lost"))
     bench.poll(INTERVAL_S)
-    assert bench.owned_said() == {}
+    assert bench.owned_partitions() == {}
     bench.names[JOBS] = "jobs"
     bench.member.metadata_changed({}, bench.now)
     assert bench.poll() == []
@@ -339,7 +339,7 @@ def test_a_user_who_polls_too_late_is_out_until_the_next_poll(instance: str | No
     assert bench.poll(1000.0) == [] and bench.asked is None, "silence"
     bench.member.polled_at = inf
     assert bench.done(effects) == []
-    assert (bench.request.member_epoch, bench.owned_said()) == (0, {})
+    assert (bench.request.member_epoch, bench.owned_partitions()) == (0, {})
 
 
 def test_a_user_who_comes_back_and_has_nothing_to_lose_is_noticed() -> None:

@@ -128,7 +128,7 @@ def observe(bench: Bench, code: int) -> Expected:
         assert [(type(each.error).errno, each.is_fatal) for each in reports] in ([], [(code, False)])  # type: ignore[attr-defined]
         if bench.asked is None:
             bench.beat()
-        assert (bench.request.member_epoch, bench.owned_said()) == (2, {JOBS: [0, 1]}), "as before, and in full"
+        assert (bench.request.member_epoch, bench.owned_partitions()) == (2, {JOBS: [0, 1]}), "as before, and in full"
         return Expected(RETRY, round(bench.now - began, 6), is_looked_for, bool(reports), True, "")
     assert effects == [Lose(parts(0, 1))]
     assert bench.asked is None and bench.member.generation == NO_GENERATION
@@ -140,7 +140,7 @@ def observe(bench: Bench, code: int) -> Expected:
         is_member = bench.request.member_epoch == leave_epoch
         if is_member:
             bench.answer(leave_epoch)
-        assert (bench.request.member_epoch, bench.request.member_id, bench.owned_said()) == (0, "m", {})
+        assert (bench.request.member_epoch, bench.request.member_id, bench.owned_partitions()) == (0, "m", {})
         assert bench.request.subscribed_topic_names == ["jobs"]
         return Expected(REJOIN, round(bench.now - began, 6), is_looked_for, False, is_member, "")
     (report,) = effects

@@ -162,7 +162,7 @@ def answer_to(built: ProduceRequest) -> ProduceResponse:
     )
 
 
-def told(response: ProduceResponse | None) -> dict[int, tuple[int, int]]:
+def results_by_partition(response: ProduceResponse | None) -> dict[int, tuple[int, int]]:
     assert response is not None
     return {
         partition.index: (partition.error_code, partition.base_offset)
@@ -176,14 +176,14 @@ def test_a_batch_that_cannot_be_carried_does_not_keep_the_others_back_and_is_in_
     built = carried.build(1)
     assert set(sent(built)) == {0, 2}
     answer = carried.complete(answer_to(built))
-    assert told(answer) == {0: (0, 50), 1: (43, -1), 2: (0, 50)}
+    assert results_by_partition(answer) == {0: (0, 50), 1: (43, -1), 2: (0, 50)}
     assert answer is not None and "headers" in (answer.responses[-1].partition_responses[0].error_message or "")
 
 
 def test_what_was_refused_is_reported_even_where_the_broker_answers_nothing() -> None:
     carried = EncodedProduceRequest(request(batch(), batch(headers=True), acks=0), NONE)
     carried.build(0)
-    assert told(carried.complete(None)) == {0: (0, -1), 1: (43, -1)}
+    assert results_by_partition(carried.complete(None)) == {0: (0, -1), 1: (43, -1)}
 
 
 def test_the_answer_is_left_alone_when_nothing_was_refused() -> None:

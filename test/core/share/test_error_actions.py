@@ -35,7 +35,7 @@ from kafka.errors import (
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
 from test.core.retriable import RETRIABLE
 from test.core.share.test_membership import answer, stable
-from test.core.share.test_session import ACCEPT, P0, P1, RENEW, TOPIC, Broker, partitions, said
+from test.core.share.test_session import ACCEPT, P0, P1, RENEW, TOPIC, Broker, acknowledgements_of, partitions
 
 LOST, KEPT = "locks lost", "locks kept"
 CODES = {error.message: code for code, error in ERRORS_BY_CODE.items() if code}
@@ -132,12 +132,12 @@ def test_an_error_of_the_whole_answer(by: type) -> None:
         refused = [(each.record, type(each.error)) for each in outcome.acknowledged]
         assert refused in ([], [(spoken, for_code(code))])
         opening = broker.ask()
-        assert (opening.request.share_session_epoch, said(opening.request)) == (0, []), "it opens anew"
+        assert (opening.request.share_session_epoch, acknowledgements_of(opening.request)) == (0, []), "it opens anew"
         assert partitions(opening.request) == [0, 1]
         broker.fetched(opening)
         after = broker.session.next_request(broker.now, FetchDemand(0))
         if not refused:
-            assert after is not None and said(after.request) == [(1, 1, [1])]
+            assert after is not None and acknowledgements_of(after.request) == [(1, 1, [1])]
         else:
             assert after is None and spoken.lost
         of = SHARE_FETCH_ERRORS.action_for(outcome.error)
@@ -286,14 +286,14 @@ def test_an_error_of_a_partitions_acknowledgements(by: type) -> None:
         assert (P0 in outcome.partition_errors) is held.lost, "the metadata is read again"
         again = broker.session.next_request(broker.now, FetchDemand(0))
         if again is not None:
-            assert (said(again.request), refused) == ([(0, 0, [1])], [])
+            assert (acknowledgements_of(again.request), refused) == ([(0, 0, [1])], [])
             return OfSpoken("one by one", LOST if held.lost else KEPT)
         assert broker.session.next_request(broker.now + 0.099, FetchDemand(0)) is None, "not at once"
         again = broker.session.next_request(broker.now + 0.1, FetchDemand(0))
         if again is None:
             assert refused == spoken
         else:
-            assert (said(again.request), refused) == ([(0, 1, [1])], [])
+            assert (acknowledgements_of(again.request), refused) == ([(0, 1, [1])], [])
         return OfSpoken("refused" if again is None else "again", LOST if held.lost else KEPT)
 
     extra = {"LEADER_NOT_AVAILABLE": OfSpoken("again", KEPT), "INVALID_RECORD": OfSpoken("refused", KEPT)}

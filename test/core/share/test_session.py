@@ -140,7 +140,7 @@ def partitions(request: ShareFetchRequest | ShareAcknowledgeRequest) -> list[int
     return [part.partition_index for topic in request.topics for part in topic.partitions]
 
 
-def said(request: ShareFetchRequest | ShareAcknowledgeRequest) -> list[tuple[int, int, list[int]]]:
+def acknowledgements_of(request: ShareFetchRequest | ShareAcknowledgeRequest) -> list[tuple[int, int, list[int]]]:
     return [
         (each.first_offset, each.last_offset, [int(kind) for kind in each.acknowledge_types])
         for topic in request.topics
@@ -166,7 +166,7 @@ def test_acknowledgements_go_with_the_next_fetch_as_ranges(broker: Broker) -> No
         broker.session.acknowledge(record, ACCEPT)
     exchange = broker.ask()
     assert isinstance(exchange.request, ShareFetchRequest)
-    assert said(exchange.request) == [(0, 3, [1])]
+    assert acknowledgements_of(exchange.request) == [(0, 3, [1])]
     outcome = broker.fetched(exchange, (0, 4, 0))
     assert [(each.record.offset, each.error) for each in outcome.acknowledged] == [(n, None) for n in range(4)]
     assert broker.session.held_count == 0
@@ -224,7 +224,7 @@ def test_one_bad_offset_does_not_lose_the_other_acknowledgements(broker: Broker)
     for code in (0, 121, 0):
         exchange = broker.ask()
         assert isinstance(exchange.request, ShareAcknowledgeRequest)
-        assert len(said(exchange.request)) == 1
+        assert len(acknowledgements_of(exchange.request)) == 1
         results += broker.acknowledged(exchange, {0: code}).acknowledged
     assert [(each.record.offset, type(each.error)) for each in results] == [
         (0, type(None)), (1, InvalidRecordStateError), (2, type(None)),
@@ -244,7 +244,7 @@ def test_a_lost_connection_loses_everything_that_was_held_and_nothing_is_sent_fo
     ]  # fmt: skip
     assert outcome.lost == [third]
     again = broker.ask()
-    assert (again.request.share_session_epoch, said(again.request)) == (0, [])
+    assert (again.request.share_session_epoch, acknowledgements_of(again.request)) == (0, [])
     with pytest.raises(IllegalStateError, match="t:0:2 cannot be acknowledged: its lock is gone"):
         broker.session.acknowledge(third, ACCEPT)
 
@@ -263,9 +263,9 @@ def test_after_a_wrong_epoch_the_locks_stay_and_the_acknowledgement_is_sent_agai
     outcome = broker.fetched(broker.ask(), top=123)
     assert (outcome.lost, outcome.acknowledged) == ([], [])
     opening = broker.ask()
-    assert (opening.request.share_session_epoch, said(opening.request)) == (0, [])
+    assert (opening.request.share_session_epoch, acknowledgements_of(opening.request)) == (0, [])
     broker.fetched(opening)
-    assert said(broker.ask().request) == [(0, 0, [1])]
+    assert acknowledgements_of(broker.ask().request) == [(0, 0, [1])]
     broker.session.acknowledge(second, ACCEPT)
 
 
@@ -301,7 +301,7 @@ def test_gaps_are_acknowledged_as_gaps(broker: Broker) -> None:
         throttle_time_ms=0, error_code=0, acquisition_lock_timeout_ms=1, responses=[topic], node_endpoints=[]
     )
     assert len(broker.session.on_response(response, 0.0, 0.0).records) == 1
-    assert said(broker.ask().request) == [(1, 2, [0])]
+    assert acknowledgements_of(broker.ask().request) == [(1, 2, [0])]
 
 
 def test_damaged_records_are_released_and_reported(broker: Broker) -> None:
@@ -319,7 +319,7 @@ def test_damaged_records_are_released_and_reported(broker: Broker) -> None:
     )
     outcome = broker.session.on_response(response, 0.0, 0.0)
     assert (outcome.records, list(outcome.partition_errors)) == ([], [P0])
-    assert said(broker.ask().request) == [(0, 1, [2])]
+    assert acknowledgements_of(broker.ask().request) == [(0, 1, [2])]
 
 
 def test_closing_says_the_last_acknowledgements_and_gives_the_rest_back(broker: Broker) -> None:
@@ -327,7 +327,7 @@ def test_closing_says_the_last_acknowledgements_and_gives_the_rest_back(broker: 
     broker.session.acknowledge(first, ACCEPT)
     exchange = broker.session.close_request()
     assert exchange is not None
-    assert (exchange.request.share_session_epoch, said(exchange.request)) == (-1, [(0, 0, [1])])
+    assert (exchange.request.share_session_epoch, acknowledgements_of(exchange.request)) == (-1, [(0, 0, [1])])
     outcome = broker.acknowledged(exchange, {0: 0})
     assert [each.record for each in outcome.acknowledged] == [first]
     assert outcome.lost == [second]
@@ -400,7 +400,7 @@ def test_records_that_come_when_their_partition_is_no_longer_needed_are_given_ba
     exchange = broker.ask()
     broker.session.set_partitions([P1], {TOPIC: "t"})
     assert broker.fetched(exchange, (0, 0, 3)).records == []
-    assert said(broker.ask().request) == [(0, 2, [2])]
+    assert acknowledgements_of(broker.ask().request) == [(0, 2, [2])]
 
 
 def test_what_is_given_back_does_not_wait_for_a_poll_of_its_partition(broker: Broker) -> None:
@@ -410,7 +410,7 @@ def test_what_is_given_back_does_not_wait_for_a_poll_of_its_partition(broker: Br
     broker.fetched(exchange, (0, 0, 3))
     broker.session.set_partitions([P0, P1], {TOPIC: "t"})
     released = broker.ask()
-    assert (type(released.request), said(released.request)) == (ShareAcknowledgeRequest, [(0, 2, [2])])
+    assert (type(released.request), acknowledgements_of(released.request)) == (ShareAcknowledgeRequest, [(0, 2, [2])])
 
 
 def test_a_gap_refused_with_its_neighbours_is_sent_again(broker: Broker) -> None:
@@ -422,7 +422,7 @@ def test_a_gap_refused_with_its_neighbours_is_sent_again(broker: Broker) -> None
     (accepted,) = broker.acknowledged(broker.ask(), {0: 0}).acknowledged
     assert accepted.error is None
     gap = broker.ask()
-    assert said(gap.request) == [(1, 4, [0])]
+    assert acknowledgements_of(gap.request) == [(1, 4, [0])]
     assert broker.acknowledged(gap, {0: 121}).acknowledged == []
     assert not broker.session.has_pending
 
@@ -447,7 +447,7 @@ def test_after_an_error_of_the_whole_answer_the_locks_stay_unless_the_session_wa
     assert not second.lost
     broker.fetched(broker.ask())
     broker.session.acknowledge(second, ACCEPT)
-    assert said(broker.ask().request) == [(1, 1, [1])]
+    assert acknowledgements_of(broker.ask().request) == [(1, 1, [1])]
 
 
 def test_what_a_wrong_epoch_kept_from_being_looked_at_is_sent_again_as_one_list(broker: Broker) -> None:
@@ -455,7 +455,7 @@ def test_what_a_wrong_epoch_kept_from_being_looked_at_is_sent_again_as_one_list(
         broker.session.acknowledge(record, ACCEPT)
     broker.fetched(broker.ask(), top=123)
     broker.fetched(broker.ask())
-    assert said(broker.ask().request) == [(0, 4, [1])]
+    assert acknowledgements_of(broker.ask().request) == [(0, 4, [1])]
 
 
 def test_a_record_whose_time_is_up_is_not_renewed_any_more(broker: Broker) -> None:
@@ -472,7 +472,7 @@ def test_a_renewal_that_comes_through_after_the_time_was_up_is_given_back(broker
     broker.now = 30.0
     assert broker.session.expire(30.0) == [record]
     broker.acknowledged(exchange, {0: 0})
-    assert said(broker.ask().request) == [(0, 0, [2])]
+    assert acknowledgements_of(broker.ask().request) == [(0, 0, [2])]
 
 
 @pytest.mark.parametrize("code", [3, 6, 74, 100])
@@ -490,7 +490,7 @@ def test_records_in_a_codec_that_is_not_installed_are_given_back_and_left_to_oth
     outcome = broker.answered(broker.ask(), {0: (compressed, [acquired(0, 1)])})
     assert [type(error) for error in outcome.partition_errors.values()] == [UnsupportedCodecError]
     released = broker.ask()
-    assert said(released.request) == [(0, 1, [2])]
+    assert acknowledgements_of(released.request) == [(0, 1, [2])]
     broker.acknowledged(released, {0: 0})
     assert broker.session.next_deadline(0.0) == UNREADABLE_BACKOFF_S, "each hand-out counts, and five drop the record"
 
@@ -543,7 +543,7 @@ def test_what_is_unread_of_a_partition_that_is_no_longer_needed_is_given_back(br
     broker.fetched(broker.ask(), (0, 0, MANY))
     broker.session.set_partitions([P1], {TOPIC: "t"})
     assert not broker.session.has_unread
-    assert said(broker.ask().request) == [(SLICE, MANY - 1, [2])]
+    assert acknowledgements_of(broker.ask().request) == [(SLICE, MANY - 1, [2])]
 
 
 def test_what_is_unread_ends_with_its_session_or_its_partition(broker: Broker) -> None:
@@ -566,7 +566,7 @@ def test_what_is_unread_is_released_by_name_when_the_session_does_not_list_its_p
     broker.fetched(broker.ask(FetchDemand(0)))
     closing = broker.session.close_request()
     assert closing is not None
-    assert said(closing.request) == [(SLICE, MANY - 1, [2])]
+    assert acknowledgements_of(closing.request) == [(SLICE, MANY - 1, [2])]
 
 
 def test_what_cannot_be_read_later_on_is_given_back_and_what_came_before_stays(broker: Broker) -> None:
@@ -577,14 +577,14 @@ def test_what_cannot_be_read_later_on_is_given_back_and_what_came_before_stays(b
     outcome = broker.session.read(0.0)
     assert [type(error) for error in outcome.partition_errors.values()] == [CorruptRecordError]
     assert not broker.session.has_unread and broker.session.held_count == SLICE
-    assert said(broker.ask().request) == [(SLICE, SLICE + 4, [2])]
+    assert acknowledgements_of(broker.ask().request) == [(SLICE, SLICE + 4, [2])]
 
 
 def test_ranges_that_end_before_they_begin_are_not_acknowledged(broker: Broker) -> None:
     exchange = broker.ask()
     outcome = broker.answered(exchange, {0: (batch(0, 20), [acquired(1, 2), acquired(10, 5)])})
     assert [type(error) for error in outcome.partition_errors.values()] == [CorruptRecordError]
-    assert said(broker.ask().request) == [(1, 2, [2])]
+    assert acknowledgements_of(broker.ask().request) == [(1, 2, [2])]
 
 
 def test_a_batch_that_cannot_be_opened_counts_as_a_slice(broker: Broker) -> None:
@@ -604,7 +604,7 @@ def test_what_was_given_back_unread_is_not_sent_when_it_has_come_anew(broker: Br
     broker.session.set_partitions([P1], {TOPIC: "t"})
     broker.session.set_partitions([P0, P1], {TOPIC: "t"})
     failed = broker.ask()
-    assert said(failed.request) == [(SLICE, MANY - 1, [2])]
+    assert acknowledgements_of(failed.request) == [(SLICE, MANY - 1, [2])]
     if is_held:
         held = broker.session.held(TOPIC, 0, 0)
         assert held is not None and isinstance(held.owner, AcquiredRecords)
@@ -615,7 +615,7 @@ def test_what_was_given_back_unread_is_not_sent_when_it_has_come_anew(broker: Br
     broker.fetched(fetch, (0, SLICE, 5))
     broker.now += 10.0
     left = (SLICE + 5, MANY - 2 if is_held else MANY - 1, [2])
-    assert said(broker.ask(FetchDemand(0)).request) == [left]
+    assert acknowledgements_of(broker.ask(FetchDemand(0)).request) == [left]
 
 
 def test_what_comes_anew_and_is_not_read_yet_ends_what_was_held_there(broker: Broker) -> None:
@@ -683,7 +683,8 @@ def test_a_session_that_is_opened_to_acknowledge_fetches_nothing(
     broker.fetched(broker.ask(), top=123)
     broker.session.set_partitions(wanted, {TOPIC: "t"})
     opening = broker.ask(demand).request
-    assert (opening.share_session_epoch, said(opening), partitions(opening)) == (0, [], [each[1] for each in wanted])
+    assert (opening.share_session_epoch, acknowledgements_of(opening)) == (0, [])
+    assert partitions(opening) == [each[1] for each in wanted]
     assert limits(opening) == FETCHES_NOTHING
 
 
@@ -775,11 +776,11 @@ def test_only_a_closing_request_says_what_waits_for_the_coordinator(broker: Brok
     broker.session.acknowledge(second, ACCEPT)
     assert broker.session.next_request(0.0, FetchDemand(0)) is None
     fetch = broker.ask()
-    assert said(fetch.request) == []
+    assert acknowledgements_of(fetch.request) == []
     broker.fetched(fetch)
     closing = broker.session.close_request()
     assert closing is not None
-    assert said(closing.request) == [(0, 1, [1])]
+    assert acknowledgements_of(closing.request) == [(0, 1, [1])]
     broker.acknowledged(closing, {0: code})
     assert not broker.session.is_open
 
@@ -945,7 +946,7 @@ def test_what_was_refused_together_is_not_sent_for_records_that_came_anew_meanwh
     outcome = broker.acknowledged(exchange, {0: 121})
     assert [(each.record, type(each.error)) for each in outcome.acknowledged] == [(first, InvalidRecordStateError)]
     assert first.lost and not anew.lost
-    assert said(broker.ask(FetchDemand(0)).request) == [(1, 1, [1])]
+    assert acknowledgements_of(broker.ask(FetchDemand(0)).request) == [(1, 1, [1])]
 
 
 def broker_record(of: ShareRecord) -> ShareRecord:
@@ -976,7 +977,7 @@ def test_closing_releases_by_name_what_is_held_of_partitions_that_the_session_do
     broker.session.acknowledge(record, RENEW)
     closing = broker.session.close_request()
     assert closing is not None and isinstance(closing.request, ShareAcknowledgeRequest)
-    assert (said(closing.request), closing.request.is_renew_ack) == ([(0, 0, [2])], False)
+    assert (acknowledgements_of(closing.request), closing.request.is_renew_ack) == ([(0, 0, [2])], False)
     outcome = broker.acknowledged(closing, {0: 0})
     assert sorted(each.offset for each in outcome.lost) == [0, 7]
     assert other.lost and not broker.session.has_pending
