@@ -2,21 +2,21 @@
 
 ``.. kafka-protocol-table::``          every API of Kafka, with the versions that our classes speak, from the registry
 ``.. kafka-import-table::``            who may import whom, from ``test/test_architecture.py``
-``.. kafka-settings-table:: CLIENT``   settings that CLIENT has and not everybody; ``all``: those that every client has
+``.. kafka-settings-table:: CLIENT``   settings of CLIENT; ``all``: those that every client has
 ``.. kafka-settings-later::``          settings of kafka-python that are refused, from ``kafka/config.py``
-``.. kafka-recoveries-table::``        what becomes of a batch that a broker refuses, from ``core/produce/errors.py``
-``.. kafka-identity-recoveries-table::``  the same for a producer's id
-``.. kafka-transaction-recoveries-table::``  what becomes of a transaction, from ``core/produce/errors.py``
-``.. kafka-group-reactions-table::``   what a member of a classic group does about errors, from ``core/group``
+``.. kafka-produce-errors-table::``    what an error of a batch leads to, from ``core/produce/errors.py``
+``.. kafka-producer-id-errors-table::``  what an error of the request for a producer id leads to
+``.. kafka-transaction-errors-table::``  errors of a transaction's requests, from ``core/produce/errors.py``
+``.. kafka-group-errors-table::``      what a member of a classic group does about errors, from ``core/group``
 ``.. kafka-offset-errors-table::``     what an error in OffsetCommit or OffsetFetch leads to, from
 ``core/group/offsets.py``
-``.. kafka-share-reactions-table::``   what a share consumer does about errors, from ``core/share``
+``.. kafka-share-errors-table::``      what a share consumer does about errors, from ``core/share``
 ``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
 ``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
 ``.. kafka-pool-options-table::``      flags of a worker's pool, from ``kafka/cli/worker.py``
 ``.. kafka-lost-causes-table::``       why children die, from ``kafka/tasks/outcome.py``
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
-``.. kafka-worker-metrics-table::``    what Prometheus is told of a worker, from ``kafka/tasks/health/metrics.py``
+``.. kafka-worker-metrics-table::``    metrics of a worker for Prometheus, from ``kafka/tasks/health/metrics.py``
 ``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/config.py``
 ``.. kafka-broker-releases-table::``   releases that it emulates and what it lacks of each, from ``emulation.py``
 ``.. kafka-faults-table::``            what a fault may do, from ``kafka/broker/faults/``
@@ -76,7 +76,7 @@ def import_rows() -> Rows:
         same.setdefault(entries, []).append(row)
     yield ("package", "may import")
     for entries, packages in same.items():
-        yield ", ".join(f"``{name}``" for name in packages), _entries(entries) or "nothing of ours"
+        yield ", ".join(f"``{name}``" for name in packages), _entries(entries) or "nothing of this package"
 
 
 def _entries(entries: tuple[str, ...]) -> str:
@@ -125,27 +125,27 @@ def settings_later() -> Rows:
     yield ", ".join(f"``{name}``" for name in sorted(NOT_YET)),
 
 
-def recoveries_rows() -> Rows:
-    """What becomes of a batch that a broker refuses."""
+def produce_errors_rows() -> Rows:
+    """What an error of a batch leads to."""
     from kafka.core.produce.errors import PRODUCE_ERROR_HANDLING
 
-    yield ("error", "code", "what becomes of the batch")
+    yield ("error", "code", "action")
     for error, found in PRODUCE_ERROR_HANDLING.rows.items():
         note = f". {found.note[:1].upper()}{found.note[1:]}" if found.note else ""
         yield f"``{error.__name__}``", str(error.errno), _escaped(found.action.value + note)  # type: ignore[attr-defined]
 
 
-def identity_recoveries_rows() -> Rows:
-    """What becomes of a producer that is not given an id."""
+def producer_id_errors_rows() -> Rows:
+    """What an error of the request for a producer id leads to."""
     from kafka.core.produce.errors import PRODUCER_ID_ERROR_ACTIONS
 
-    yield ("error", "code", "what becomes of the producer's id")
+    yield ("error", "code", "action")
     for error, action in PRODUCER_ID_ERROR_ACTIONS.rows.items():
         yield f"``{error.__name__}``", str(error.errno), _escaped(action.value)  # type: ignore[attr-defined]
 
 
-def transaction_recoveries_rows() -> Rows:
-    """What becomes of a transaction when one of its requests is answered by an error."""
+def transaction_errors_rows() -> Rows:
+    """What an error of a transaction's request leads to."""
     from kafka.core.produce.errors import (
         TRANSACTION_ERROR_ACTIONS,
         ProduceErrorAction,
@@ -175,8 +175,8 @@ def transaction_recoveries_rows() -> Rows:
         yield f"``{error.__name__}``", str(error.errno), *(cell(api, error) for api in asked)
 
 
-def group_reactions_rows() -> Rows:
-    """What a member of a classic group does about an error of the coordinator's."""
+def group_errors_rows() -> Rows:
+    """What a member of a classic group does about an error of the coordinator."""
     from kafka.core.group.classic import HEARTBEAT_ERRORS, JOIN_ERRORS, SYNC_ERRORS
 
     tables = {"JoinGroup": JOIN_ERRORS, "SyncGroup": SYNC_ERRORS, "Heartbeat": HEARTBEAT_ERRORS}
@@ -205,20 +205,20 @@ def offset_errors_rows() -> Rows:
         )  # fmt: skip
 
 
-def share_reactions_rows() -> Rows:
-    """What a share consumer does about an error, by the place that it is told in."""
+def share_errors_rows() -> Rows:
+    """What a share consumer does about an error, by the part of the response that has it."""
     from kafka.core.group.heartbeat import SHARE_HEARTBEAT_ERRORS, HeartbeatErrorAction
     from kafka.core.share.session import ACKNOWLEDGE_ERRORS, SHARE_FETCH_ERRORS, SHARE_PARTITION_ERRORS
 
     tables: dict[str, Any] = {
-        "whole answer": SHARE_FETCH_ERRORS, "partition": SHARE_PARTITION_ERRORS,
+        "whole response": SHARE_FETCH_ERRORS, "partition": SHARE_PARTITION_ERRORS,
         "acknowledgements": ACKNOWLEDGE_ERRORS, "heartbeat": SHARE_HEARTBEAT_ERRORS,
     }  # fmt: skip
     words = {
-        "locks_gone": "locks are gone", "again": "said again", "one_by_one": "said one by one", "told": "raised",
-        "tell": "raised", "final": "the end", "coordinator": "looks for the coordinator",
+        "locks_gone": "locks are lost", "again": "sent again", "one_by_one": "sent one by one", "told": "raised",
+        "tell": "raised", "final": "final", "coordinator": "finds the coordinator again",
     }  # fmt: skip
-    actions = {HeartbeatErrorAction.REJOIN: "joins anew", HeartbeatErrorAction.GIVE_UP: "the end"}
+    actions = {HeartbeatErrorAction.REJOIN: "joins again", HeartbeatErrorAction.GIVE_UP: "final"}
     yield ("error", "code", *tables)
     for error in _broker_errors(tables.values()):
         cells = []
@@ -226,7 +226,7 @@ def share_reactions_rows() -> Rows:
             row = table.rows.get(error)
             found = [word for name, word in words.items() if getattr(row, name, False)]
             found += [actions[row.action]] if getattr(row, "action", None) in actions else []
-            nothing = "" if row is None else "refused" if table is ACKNOWLEDGE_ERRORS else "tried again"
+            nothing = "" if row is None else "refused" if table is ACKNOWLEDGE_ERRORS else "retried"
             cells.append(", ".join(found) or nothing)
         yield f"``{error.__name__}``", str(error.errno), *cells
 
@@ -238,10 +238,10 @@ def _broker_errors(tables: Iterable[Any]) -> list[Any]:
 
 
 def states_rows(name: str) -> Rows:
-    """The states of a machine, and what may follow each."""
+    """The states of a machine, and the next states of each."""
     from kafka.core.states import TABLES
 
-    yield ("state", "what may follow")
+    yield ("state", "next states")
     for state, following in TABLES[name].items():
         order = [each for each in TABLES[name] if each in following]
         yield f"``{state.name}``", ", ".join(f"``{each.name}``" for each in order) or "nothing"
@@ -297,7 +297,7 @@ def broker_settings_rows() -> Rows:
     """Settings of the embedded broker, by Kafka's names."""
     from kafka.broker.config import BROKER_SETTINGS
 
-    yield ("setting", "default", "may be changed while it runs")
+    yield ("setting", "default", "may be changed at run time")
     for setting in sorted(BROKER_SETTINGS.values(), key=lambda setting: setting.name):
         yield f"``{setting.name}``", _value(setting.default), "yes" if setting.dynamic else ""
 
@@ -468,17 +468,17 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-import-table": (import_rows, ARCHITECTURE, 0),
         "kafka-settings-table": (settings_rows, package / "config.py", 1),
         "kafka-settings-later": (settings_later, package / "config.py", 0),
-        "kafka-recoveries-table": (recoveries_rows, package / "core" / "produce" / "errors.py", 0),
-        "kafka-identity-recoveries-table": (identity_recoveries_rows, package / "core" / "produce" / "errors.py", 0),
-        "kafka-transaction-recoveries-table": (
-            transaction_recoveries_rows, package / "core" / "produce" / "errors.py", 0,
+        "kafka-produce-errors-table": (produce_errors_rows, package / "core" / "produce" / "errors.py", 0),
+        "kafka-producer-id-errors-table": (producer_id_errors_rows, package / "core" / "produce" / "errors.py", 0),
+        "kafka-transaction-errors-table": (
+            transaction_errors_rows, package / "core" / "produce" / "errors.py", 0,
         ),
-        "kafka-group-reactions-table": (
-            group_reactions_rows, package / "core" / "group" / "classic.py", 0,
+        "kafka-group-errors-table": (
+            group_errors_rows, package / "core" / "group" / "classic.py", 0,
         ),
         "kafka-offset-errors-table": (offset_errors_rows, package / "core" / "group" / "offsets.py", 0),
-        "kafka-share-reactions-table": (
-            share_reactions_rows, package / "core" / "share" / "session.py", 0,
+        "kafka-share-errors-table": (
+            share_errors_rows, package / "core" / "share" / "session.py", 0,
         ),
         "kafka-codecs-table": (codecs_rows, package / "records" / "compression.py", 0),
         "kafka-states-table": (states_rows, package / "core" / "states.py", 1),
