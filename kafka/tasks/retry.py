@@ -1,4 +1,4 @@
-"""What a task says about its own failures: how many attempts, for which errors, how far apart.
+"""The retry policy of a task: how many attempts, for which errors, how far apart.
 
 ``max_attempts`` counts *all* attempts, the first included. The policy decides nothing by itself:
 :func:`kafka.tasks.outcome.decide` does, from the numbers. Waiting between attempts is the schedule's work; while there

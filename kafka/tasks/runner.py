@@ -93,7 +93,7 @@ class SignalWindow(Protocol):
         rest of the run is the original's."""
 
     def close(self) -> None:
-        """All that its limits hold for is over."""
+        """Its limits do not apply any more."""
 
 
 class InterruptibleCoroutine(Protocol):
@@ -409,7 +409,7 @@ def _is_ours(path: str) -> bool:
 
 
 def _text(value: object) -> str:
-    """What the user's object says of itself, whatever its ``__str__`` does."""
+    """``str()`` of a user's object, also when its ``__str__`` raises."""
     try:
         text = str(value)
     except BaseException as error:
@@ -418,7 +418,7 @@ def _text(value: object) -> str:
 
 
 def truncate_middle(text: str, most: int, most_bytes: int) -> str:
-    """``text``, or its first and last part with a note of how many characters are left out between.
+    """``text``, or its first and last part and the number of characters left out between.
 
     ``most_bytes`` is that of the parts as UTF-8.
     """

@@ -1,7 +1,7 @@
 """A worker process: app, loop, signals, pool, back end and health put together, until the worker has left.
 
 The loop is the caller's, or one of its own, and everything of the worker's is on it. The loop reads signals from a
-pipe: nothing of ours runs inside a handler. The pool is made before there is a connection, so that the first children
+pipe, so no handler runs code of the worker. The pool is made before there is a connection, so that the first children
 inherit none, and no thread is started before (a worker's process has none, as long as no module of tasks enqueues jobs
 while it is imported).
 """
@@ -60,7 +60,7 @@ class ServeLoop(WorkerTimers, Protocol):
 
 
 def check_queues(app: App, queues: Sequence[str]) -> list[str]:
-    """The queues to work on: those given, all of the app's when none is; :class:`UnknownQueue` for another."""
+    """The given queues, or all queues of the app; :class:`UnknownQueue` for an unknown one."""
     for queue in queues:
         if queue not in app.queues:
             hint = did_you_mean(queue, app.queues)
@@ -144,7 +144,7 @@ def run_worker(
 
 
 def filled(settings: PoolSettings, app: App) -> PoolSettings:
-    """The settings with what the app says; an error for a limit that makes no sense beside those of a task."""
+    """The settings completed from the app; an error for a limit that contradicts a task's."""
     for task in app.tasks.values():
         soft, hard = task.own_options.soft_timeout, task.own_options.timeout
         if soft is not None and hard is None and settings.timeout is not None and soft >= settings.timeout:

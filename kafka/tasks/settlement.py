@@ -1,7 +1,7 @@
 """Publish, then settle: the records of finished jobs go out together, and their leases end when all are durable.
 
-Owns what is between "the job has ended" and "its lease is accepted". Groups are whatever the worker hands over in one
-turn of its loop, so results are batched by themselves when jobs are short. What can go wrong on the way:
+It covers the steps from the end of a job to the acceptance of its lease. A group has the jobs of one turn of the
+worker's loop, so results are batched when jobs are short. What can go wrong on the way:
 
 * a result that its topic does not take (too large): the job has failed permanently instead, which is recorded as for
   any other, and the lease is accepted after that; another state record that is too large is written without its texts;
@@ -100,7 +100,7 @@ class Settler:
         self._limited_log.write(logging.ERROR, (text, type(error), lease.source.topic), text, lease.origin, error)
 
     def retry_refused(self) -> None:
-        """Publish what could not be written before."""
+        """Publish the records that could not be written before."""
         self._limited_log.flush()
         refused, self._refused = self._refused, []
         lost = [settlement.lease for settlement in refused if settlement.lease.lost]

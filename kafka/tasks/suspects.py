@@ -63,7 +63,8 @@ class Suspects:
         self._others_until = 0.0  # until then none waits for the pool to be empty
 
     def add(self, job: Job, now: float) -> bool:
-        """A suspect was leased. True when it is the first for a while: what the pool has not started makes room."""
+        """A suspect was leased. Returns True when it is the first for a while: the pool then gives back jobs that it
+        has not started."""
         self._waiting.append(job)
         self._last_had_crash = job.crashes > 0
         if self._last_had_crash:
@@ -78,7 +79,7 @@ class Suspects:
         return self._isolated is not None or self._next_isolated() is not None
 
     def take_surplus(self) -> list[Job]:
-        """Those that may not be held beside the one that runs alone, or will: they are to be given back."""
+        """Suspects to give back, because one runs alone or will."""
         isolated: Job | None = None
         if self._isolated is None:
             isolated = self._next_isolated()
@@ -99,7 +100,7 @@ class Suspects:
         return self._waits_since if is_turn_of_others else self._waits_since + self._patience_s
 
     def take_due(self, pool: Pool, held: int, now: float) -> Job | None:
-        """The one that has waited for long enough."""
+        """The suspect that has waited for long enough."""
         job = self._next_isolated() if now >= self.due_at(pool, held) else None
         if job is None:
             return None
@@ -120,7 +121,7 @@ class Suspects:
         self._waiting.appendleft(job)
 
     def on_job_ended(self, job: Job) -> None:
-        """A job has left the pool."""
+        """A job has ended in the pool."""
         if job is self._isolated:
             self._isolated = None
 
@@ -150,7 +151,7 @@ class Suspects:
 
     @property
     def have_priority(self) -> bool:
-        """Nothing else is leased meanwhile."""
+        """Whether nothing else is leased meanwhile."""
         return self._isolated is not None or bool(self._waiting)
 
     def room(self, pool: Pool, mean_s: float | None, unfinished: int) -> int:

@@ -34,7 +34,7 @@ _NO_ID = "0" * 32
 
 
 class JobEnqueuer(Protocol):
-    """What a task needs of its app."""
+    """The interface of an app to its tasks."""
 
     handlers: Handlers
     settings: Settings
@@ -52,7 +52,7 @@ class JobEnqueuer(Protocol):
         kwargs: dict[str, Any],
         is_stored: bool = True,
     ) -> JobHandle[Any]:
-        """Encode the call and hand it to the producer. ``is_stored``: for the handle, whether its result is kept."""
+        """Encode the call and pass it to the producer. ``is_stored``: for the handle, whether its result is kept."""
 
     def close(self, timeout: float | None = None) -> None:
         """Flush and disconnect, within so many seconds."""
@@ -120,7 +120,7 @@ class Task(Generic[P, R]):
         return self.options.retry is not None and self.options.retry.lists(error)
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse what could never run: a task of ``__main__``, arguments that do not fit."""
+        """Refuse calls that can never run: a task of ``__main__``, arguments that do not fit."""
         if self._refusal is not None:
             raise TaskInMain(self._refusal)
         self._arguments.check(args, kwargs)

@@ -33,7 +33,7 @@ _LONGEST = 249
 
 
 def check_name(kind: str, name: str) -> str:
-    """``name`` itself when it can be part of a topic's name; an error that says why when not."""
+    """``name`` if it can be part of a topic's name, else an error that says why."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > 100:
         raise IllegalArgumentError(
             f"the name of {kind} must be letters, digits, '_', '-' and single dots between them (at most 100), "
@@ -43,7 +43,7 @@ def check_name(kind: str, name: str) -> str:
 
 
 def check_queue(queue: str) -> str:
-    """``queue`` itself when it is a possible queue; names of an app's own topics are not."""
+    """``queue`` if it is a valid queue name; names of an app's own topics are not."""
     check_name("a queue", queue)
     first, last = queue.split(".", 1)[0], queue.rsplit(".", 1)[-1]
     if first in _OWN or ("." in queue and last in _SUFFIXES):
@@ -77,7 +77,7 @@ class TopicNames:
 
 @dataclass(frozen=True)
 class TopicPlan:
-    """A topic as it ought to be. ``replication_factor`` -1: the broker's default."""
+    """A planned topic. ``replication_factor`` -1: the broker's default."""
 
     name: str
     partitions: int
@@ -87,7 +87,7 @@ class TopicPlan:
 
 @dataclass(frozen=True)
 class TopicDefaults:
-    """What an app's settings say of its topics; times in seconds, sizes in bytes."""
+    """An app's settings for its topics; times in seconds, sizes in bytes."""
 
     partitions: int = 8
     replication_factor: int = -1
@@ -175,7 +175,7 @@ def _ms(seconds: float) -> str:
 
 
 class TopicAdmin(Protocol):
-    """What is asked of an administration client."""
+    """The interface of the administration client."""
 
     def existing(self, names: Iterable[str]) -> Mapping[str, int]:
         """Of ``names``, those that exist, with their number of partitions."""
@@ -190,7 +190,7 @@ class TopicAdmin(Protocol):
 
 @dataclass(frozen=True)
 class ExistingTopic:
-    """A topic as it is: what producers and readers need to know of it."""
+    """Properties of an existing topic."""
 
     name: str
     partitions: int
@@ -200,7 +200,7 @@ class ExistingTopic:
 def ensure_topics(
     admin: TopicAdmin, plans: Iterable[TopicPlan], *, create: bool, warn: Callable[[str], Any] = lambda _: None
 ) -> dict[str, ExistingTopic]:
-    """See to it that the topics exist; what they are like, by name.
+    """Create missing topics; returns the properties of all by name.
 
     ``create=False``: a missing one is a :class:`KafkaConfigurationError` that tells how to make it. A topic that exists
     and differs in what the queue relies on is an error when jobs or results could be lost by it, and a warning else.

@@ -60,13 +60,13 @@ log = logging.getLogger(__name__)
 
 TURN_LEASES: Final = 128
 TURN_BYTES: Final = 1024 * 1024
-"""So many leases that have come are looked at in one turn of the loop, and so many bytes of theirs, about. Between two
-turns it sees renewals, results and signals: a record that is no job costs a write and a line in the log.
+"""Maximum number of leases that are admitted in one turn of the loop, and of their bytes, about. Renewals, results and
+signals are handled between two turns; a record that is not a job costs a write and a line in the log.
 """
 
 YIELD_S = 0.6
-"""After letting go of jobs that it does not know, a worker leases nothing from that topic for this long: longer than a
-long poll of others, which a release does not wake. It would get them back itself at once else.
+"""After releasing jobs of unknown tasks, a worker leases nothing from that topic for this long: longer than the long
+poll of other workers, which a release does not complete. Otherwise it would get them back itself.
 """
 
 SUSPECT_PAUSE_S: Final = 1.0
@@ -75,7 +75,7 @@ that stops writes what could not be written again after so long."""
 
 
 class WorkerTimers(Protocol):
-    """What the worker needs of its loop."""
+    """The interface of the worker's loop."""
 
     def time(self) -> float:
         """Monotonic seconds."""
@@ -300,7 +300,7 @@ class Worker:
             self.stop()
 
     def resize(self, by: int) -> None:
-        """So many slots more, or less."""
+        """Add or remove slots."""
         if self._is_started and not self._shutdown.has_begun:
             pool, before = self._pool, self._pool.concurrency
             if by > 0:
@@ -361,7 +361,7 @@ class Worker:
             self._maybe_leave()
 
     def _on_records_refused(self, leases: list[JobLease]) -> None:
-        """What follows from these jobs could not be written. Others go on meanwhile, also where they were to move."""
+        """The records of these jobs could not be written. Others continue meanwhile, also in the slots of suspects."""
         for lease in leases:
             self._leases.set_stage(lease, SETTLING)
         if self._shutdown.has_begun:
@@ -498,7 +498,7 @@ class Worker:
         self._release_unknown_tasks(self._leases.take_held(), is_due=False)
 
     def _abandon(self) -> None:
-        """Processes are killed, and their jobs given back when they are dead. What has no process of its own goes back
+        """Kill child processes; their jobs are given back when they have ended. Jobs without a process are given back
         at once: this process ends, and its threads with it.
         """
         for job in self._pool.abandon():

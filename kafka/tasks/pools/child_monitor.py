@@ -1,6 +1,5 @@
-"""Looks at living children: at their jobs' limits when one may be due, and once a second at memory and state.
-
-It detects what is wrong and calls the supervision (:class:`ChildActions`); it starts and reaps no child.
+"""Checks living children: their jobs' limits when one may be due, and memory and state once a second. It calls the
+supervision (:class:`ChildActions`) for problems; it neither starts nor reaps children.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from kafka.tasks.runner import Job
 log = logging.getLogger(__name__)
 
 SAMPLE_S = 1.0
-"""Between two looks at memory and state of each child."""
+"""Interval of the checks of memory and state of each child."""
 SAMPLE_AGAIN_S = 0.1
 """After a job, a child with a memory limit is looked at again unless that was so short ago. A look is about 10 µs."""
 BLAMELESS_S = 0.05
@@ -32,7 +31,7 @@ FROZEN_S = 5.0
 
 
 class ChildActions(Protocol):
-    """What the monitor asks the supervision to do."""
+    """The interface of the supervision to the monitor."""
 
     def read_messages(self, child: ChildProcess) -> None:
         """Read what the child has sent."""
@@ -44,11 +43,11 @@ class ChildActions(Protocol):
         """Start a successor."""
 
     def availability_changed(self, child: ChildProcess) -> None:
-        """It may be given jobs again, or not any more."""
+        """Its availability for jobs has changed."""
 
 
 class ChildMonitor:
-    """The looks at the children of one pool."""
+    """Monitors the children of one pool."""
 
     def __init__(
         self,
@@ -122,14 +121,14 @@ class ChildMonitor:
         return f"a new child uses {_mib(rss)}, above the hard limit of {_mib(self._hard or 0)}; raise the limit"
 
     def after_job(self, child: ChildProcess) -> None:
-        """A job of the child has ended: here its memory counts, too."""
+        """A job of the child has ended: check its memory."""
         if self._has_memory_limit:
             now = self._deadlines.time()
             if now >= child.sampled_at + SAMPLE_AGAIN_S:
                 self.sample(child, now, is_after_job=True)
 
     def sample(self, child: ChildProcess, now: float, is_after_job: bool = False) -> None:
-        """Look at memory and state."""
+        """Check memory and state."""
         running = child.running()
         pid = child.runner_pid if running is not None else child.pid  # that of the last job may be a zombie
         seen = self._vitals(pid) if pid > 0 else None

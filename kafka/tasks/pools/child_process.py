@@ -1,4 +1,4 @@
-"""One child of a pool as the parent keeps it: its stage, the jobs it was given, what it was last seen to do.
+"""One child of a pool in the parent: its stage, its jobs, its last known state.
 
 The table ``jobs`` (sequence number -> job, in the order of giving) is the only truth about which job is with this
 child: a job is in it from the moment of giving until its result was read, it was taken back, or the child has ended.
@@ -144,7 +144,7 @@ class ChildProcess:
         )
 
     def cancel_timers(self) -> None:
-        """Nothing more is due for it."""
+        """Cancel its timers."""
         for timer in (self.check_timer, self.stage_timer):
             if timer is not None:
                 timer.cancel()

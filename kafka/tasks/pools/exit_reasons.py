@@ -1,4 +1,4 @@
-"""Why a child died: one table over what is known of its end. Pure.
+"""Why a child died: one table over the facts of its end. Pure.
 
 What this side did comes first (it killed the child for a reason), then what the kernel did (its counter of kills for
 want of memory rose and the signal was SIGKILL), then the signal, then the exit status. A cause is a key of
@@ -22,7 +22,7 @@ _FAULTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KillReason:
-    """Why this side kills a child: ``cause``, and a text for people."""
+    """Why this side kills a child: ``cause``, and a text for logs."""
 
     cause: str
     detail: str = ""

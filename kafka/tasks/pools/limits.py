@@ -1,4 +1,4 @@
-"""When to look at a child for the sake of its jobs' limits, and what to do then. Pure: time comes as an argument.
+"""When to check a child for its jobs' limits, and what to do then. Pure: time comes as an argument.
 
 The parent does not learn when a job begins; it reads that from the child's page. So a child is looked at when the
 first limit among its jobs *could* be due, and again when the page says that it will be. A child with many short jobs
@@ -19,7 +19,7 @@ from kafka.tasks.runner import Job
 
 
 class LimitAction(Enum):
-    """What a look found due."""
+    """What is due."""
 
     NOTHING = "nothing"
     SOFT = "soft"

@@ -4,12 +4,11 @@ The children themselves are :mod:`kafka.tasks.pools.supervision`'s; this module 
 has, and the outcomes that the worker has not fetched. A job is in one place: the queue, one child's table, or the
 outcomes.
 
-Handing out. An idle child is served first. While jobs are long each child has one (fair). When the worker wants more
-jobs with the pool than there are slots, because they are short, they are written ahead into the children's channels,
-evenly: a child then goes from one job to the next without the parent, which else needs a turn of its loop for each.
-Nothing is committed by that: what a child has not received can be taken out of its channel again, even while it is
-stuck in C code, and an idle child gets half of what waits behind a busy one. So no job waits behind a long one while
-a child is idle.
+Dispatch. Idle children come first. While jobs are long each child has one (fair). When jobs are short, the worker gives
+the pool more jobs than slots, and the pool writes them ahead into the children's channels, evenly: a child then goes
+from one job to the next without a turn of the parent's loop. A job that a child has not received can be taken back from
+its channel, even while the child is in C code, and an idle child gets half of the jobs that wait behind a busy one. So
+no job waits behind a long one while a child is idle.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class PreforkPool:
         self._busy = 0
         self._seq = 0
         self._deferred: list[Job] = []
-        """Jobs that could not be sent: back in the queue after a while. Those behind them need not wait for that."""
+        """Jobs that could not be sent; they return to the queue after a delay, and do not delay others."""
         self._logged_deferred: set[Job] = set()
         """Jobs whose write error was logged and that could not be sent since."""
         self._counts = {"done": 0, "put_back": 0}
@@ -137,7 +136,7 @@ class PreforkPool:
         return {**counts, "children": len(supervision.children), **supervision.counts, **supervision.monitor.counts}
 
     def human_write_stats(self) -> dict[str, Any]:
-        """How evenly jobs were written to the children that are there now; for people."""
+        """How evenly jobs were written to the current children, for logs."""
         children = self.supervision.children
         return human_write_stats(
             {number: WriteCounts(child.sent_count, len(child.jobs)) for number, child in children.items()}
@@ -322,7 +321,8 @@ class PreforkPool:
         return min(MOST_AHEAD, max(1, -(-self.depth // available)))
 
     def _recall_from_busiest(self, available: list[ChildProcess]) -> bool:
-        """Half of what waits with the child that has most, when another is idle; whether there was something."""
+        """Take back half of the jobs that wait with the busiest child, when another is idle; returns whether there were
+        any."""
         if all(child.jobs or self.supervision.room(child, 1) <= 0 for child in available):
             return False
         behind: Callable[[ChildProcess], int] = _waiting_count

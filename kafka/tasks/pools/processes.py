@@ -1,8 +1,8 @@
-"""What the supervision uses of a child process and of its launcher: interfaces, and the values that pass.
+"""Interfaces of child processes and launchers for the supervision, and their values.
 
 The one implementation starts real processes (:mod:`kafka.tasks.pools.launch`); the tests have a fake in memory. None of
-these methods blocks, and none raises because a process is gone: a death is found by ``messages_eof``, ``pidfd`` and
-``exited()``, in that order of speed.
+these methods blocks, and none raises because a process has ended: ``messages_eof``, ``pidfd`` and ``exited()`` show
+that, the fastest first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka.tasks.runner import Job
 
 
 class ChildPhase(IntEnum):
-    """What a child says it is doing, on its page."""
+    """The state of a child, on its page."""
 
     BOOTING = 0
     IDLE = 1
@@ -46,7 +46,7 @@ class ChildUp(NamedTuple):
 
 
 class ChildProgress(NamedTuple):
-    """What a child that is not up yet is busy with, for people."""
+    """The progress of a starting child, as text."""
 
     text: str
 
@@ -64,7 +64,7 @@ ChildMessage: TypeAlias = "ChildUp | ChildProgress | JobDone"
 
 
 class ChannelDamaged(Exception):
-    """What a child sent cannot be understood; it has to be replaced."""
+    """A child sent malformed data and must be replaced."""
 
 
 class ChildPage(Protocol):
@@ -99,7 +99,7 @@ class ChildPage(Protocol):
         """Peak memory and CPU seconds of the process that the child forked for the job with which it died."""
 
     def cancel(self, seq: int) -> None:
-        """Let the job see that it is cancelled."""
+        """Set the job's ``cancelled``."""
 
 
 class ChildHandle(Protocol):
@@ -109,24 +109,24 @@ class ChildHandle(Protocol):
     generation: int
     page: ChildPage
     pidfd: int | None
-    """Readable when the process has ended; None where the system has no such thing."""
+    """Readable when the process has ended; None where the system has no pidfd."""
     messages_fd: int
     messages_eof: bool
-    """Whether no more news will be read: the child's end is closed and all of them were, or they are damaged."""
+    """Whether no more messages will be read: all were read and the child's end is closed, or the channel is damaged."""
 
     def send(self, seq: int, job: Job) -> bool:
-        """Hand a job over; False when the channel takes no more for now. Also True when the child is gone: the job is
-        then among those that :meth:`recall` gives or that were never begun.
+        """Send a job; False when the channel is full. Also True when the child has ended: :meth:`recall` returns the
+        job, or it was never begun.
         """
 
     def recall(self, most: int | None = None) -> list[int]:
         """Take back jobs that the child has not received, from the front."""
 
     def read_messages(self) -> list[ChildMessage]:
-        """What has come as a whole; :class:`ChannelDamaged` for what cannot be."""
+        """Read complete messages; :class:`ChannelDamaged` for malformed data."""
 
     def exited(self) -> ExitStatus | None:
-        """How the process ended, which also reaps it; None while it lives. The same answer ever after."""
+        """The exit status, which also reaps the process; None while it runs. Later calls return the same."""
 
     def soft(self, seq: int) -> None:
         """Raise the soft limit in the job ``seq``, if that still runs."""
@@ -144,25 +144,25 @@ class ChildHandle(Protocol):
         """Have it write its threads' stacks to the file of :attr:`Launcher.stacks_fd`; False when it cannot yet."""
 
     def retire(self) -> None:
-        """No more jobs: the child ends what it has received, and then itself."""
+        """Send no more jobs; the child ends after those that it has received."""
 
     def close(self) -> None:
-        """Close everything of it here; after the process has ended."""
+        """Close its descriptors, after the process has ended."""
 
 
 class Launcher(Protocol):
     """Starts children."""
 
     registry_hash: str
-    """Of the parent's tasks; a child with other ones is refused. Empty: there is nothing to compare."""
+    """Hash of the parent's tasks; a child with other tasks is refused. Empty: nothing to compare."""
     stacks_fd: int
     """The file that children write their stacks to (:mod:`kafka.tasks.pools.stacks`)."""
 
     def start(self, generation: int) -> ChildHandle:
-        """A new process. OSError when the system refuses."""
+        """Start a process. OSError when the system refuses."""
 
     def reap_zombies(self) -> None:
         """Reap zombies that nothing else waits for."""
 
     def close(self) -> None:
-        """End what the launcher itself runs, if anything; after the last child."""
+        """End the launcher's own processes, after the last child."""

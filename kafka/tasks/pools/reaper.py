@@ -23,13 +23,13 @@ from kafka.tasks.pools.processes import ExitStatus
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
-"""Between two questions whether children without a pidfd have ended."""
+"""Interval of polling children without a pidfd."""
 EOF_S = 1.0
-"""A child whose channel is closed has so long to end by itself."""
+"""Time limit for the end of a child that has closed its channel."""
 
 
 class ExitHandler(Protocol):
-    """What the supervision does about a child that has ended."""
+    """Callbacks of the supervision for ended children."""
 
     def on_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         """The process has ended, and is reaped."""
@@ -39,7 +39,7 @@ class ExitHandler(Protocol):
 
 
 class Reaper:
-    """Looks after the ends of ``children``."""
+    """Detects the ends of ``children``."""
 
     def __init__(
         self, children: Mapping[int, ChildProcess], handler: ExitHandler, deadlines: PoolDeadlines, loop: Loop | None
@@ -60,7 +60,7 @@ class Reaper:
             child.pid_watch = self._loop.watch(child.handle.pidfd, partial(self.check_later, child))
 
     def check_later(self, child: ChildProcess) -> None:
-        """It may have ended: ask after the callbacks of this turn."""
+        """It may have ended: check after the callbacks of this turn."""
         if not self._to_check and self._loop is not None:
             self._loop.call_soon(self.check)
         self._to_check[child] = None
@@ -71,7 +71,7 @@ class Reaper:
         self.check()
 
     def check(self) -> None:
-        """Report the children that have ended; give those whose channel is closed EOF_S to end."""
+        """Report ended children; those with a closed channel have EOF_S to end."""
         while self._to_check:
             child = next(iter(self._to_check))
             del self._to_check[child]

@@ -1,10 +1,9 @@
 """When a child may be started: back-off, and the breaker that calls a pool degraded. Pure: time comes as an argument.
 
-Two things go wrong. A child that does not come up (an import fails): the next ones follow after 0, 1, 2, 4 ... 60 s,
-one at a time. A child that comes up and dies of its jobs: the first few are replaced at once, since one bad job may
-kill as many as the crash limit says, and only a row of crashes with no job done in between slows the pool down in the
-same way. The breaker is open while too many failed in a row *and* no child is up; a child that comes up closes it. The
-parent never ends for any of this.
+There are two kinds of failures. After a failed start (an import fails) the next starts follow after 0, 1, 2, 4 ... 60
+s, one at a time. Children that crash with their jobs are first replaced at once, since one bad job may kill as many as
+the crash limit; only many crashes in a row without a finished job cause the same delays. The breaker is open while too
+many failed in a row *and* no child is up; a child that starts closes it.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class SpawnBreaker:
         self.crashes = 0
         self.ever_up = False
         self.next_at = 0.0
-        """Nothing may start before."""
+        """No child may start before."""
         self.last_error = ""
-        """What went wrong last."""
+        """The last failure."""
         self._most_failures = most_failures
         self._failed_at = float("-inf")
 
@@ -47,7 +46,7 @@ class SpawnBreaker:
         self.boot_failures = 0
 
     def on_job_done(self) -> None:
-        """A job came to its end."""
+        """A job has ended."""
         self.crashes = 0
 
     def on_boot_failure(self, now: float, started_at: float, why: str) -> None:

@@ -1,17 +1,16 @@
 """The life of children: when one is started, how it is watched, why it is killed or replaced, what follows its end.
 
-It owns the children of a pool. It hands out no job and keeps no outcome: whose jobs those are (:class:`PoolCallbacks`,
-the pool) is called with the jobs that ended, came back or were lost. It looks at living children through ``monitor``,
-learns of exits from ``reaper``, and what is due or true is decided in pure modules: ``limits``, ``spawn_breaker``,
-``scaling``, ``reaper``.
+It owns the children of a pool, but neither jobs nor outcomes: it calls the pool (:class:`PoolCallbacks`) with the jobs
+that have ended, returned or were lost. ``child_monitor`` checks living children, ``reaper`` detects exits, and pure
+modules decide: ``limits``, ``spawn_breaker``, ``autoscaler``.
 
 Callbacks of descriptors only read and take notes; watches are made and ended, and ended children are handled, by what
 runs after all callbacks of the turn. A watch belongs to one :class:`ChildProcess`, so to one generation: a
 descriptor's number that is given out again can never meet its forerunner's state.
 
 The end of a child is handled in this order: read its messages to their end (a finished result may be there), take back
-what was not received, and only then ask the page which job had begun. That one is lost; all others go back into the
-line, without a crash.
+what was not received, and only then ask the page which job had begun. That one is lost; all others return to the queue,
+without a crash.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ log = logging.getLogger(__name__)
 
 MOST_PROGRESS = 1000
 MOST_PROGRESS_TEXT = 10_000
-"""What a child says before it is up: so often, and so many characters of each."""
+"""Limits of a child's progress messages before it is up: their number, and characters of each."""
 
 PROGRESS_LOG_DELAY_S = 0.5
 """A progress message is logged after that, unless the child has ended: then it is a part of the reason."""
 RETIRE_S = 5.0
-"""A retired child without a job has so long to end."""
+"""Time limit for the end of a retired child without a job."""
 ABANDON_S = 1.0
-"""Between SIGTERM and SIGKILL when the worker itself will not wait any longer."""
+"""Time between SIGTERM and SIGKILL when the worker itself stops."""
 FULL_CHANNEL_RETRY_S = 1.0
-"""A channel that takes no job although its child has none is tried again after that long."""
+"""Delay before another try of a channel that is full although its child has no job."""
 MAX_FULL_CHANNEL = 10
-"""A channel that did not take a job so often is damaged."""
+"""Number of such failures after which a channel counts as damaged."""
 STARTS_PER_TURN = 16
 """Children started in one go; a fork takes about a millisecond, in which the loop does nothing else."""
 
@@ -61,16 +60,16 @@ class PoolCallbacks(Protocol):
     """Callbacks of the supervision, implemented by the pool."""
 
     def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
-        """Results of that child were read. How many of them were of jobs that it had."""
+        """Results of that child were read. Returns how many were of its jobs."""
 
     def on_jobs_returned(self, jobs: list[tuple[int, Job]]) -> None:
-        """These were with a child and were not begun: they are for others, before all that waits."""
+        """These jobs were with a child and not begun: other children run them, before all waiting ones."""
 
     def on_job_lost(self, child: ChildProcess, running: StartedJob, death: ChildExit) -> None:
-        """The child is gone, and had begun this."""
+        """The child has ended, and had begun this job."""
 
     def on_children_changed(self) -> None:
-        """Children came or went: there may be room, or readiness may have changed."""
+        """Children started or ended: capacity or readiness may have changed."""
 
     def on_sample(self, now: float) -> None:
         """Once a second."""
@@ -103,7 +102,7 @@ class Supervision:
         self.counts = {"started": 0, "replaced": 0, "boot_failures": 0}
         self.lost_by_cause: dict[str, int] = {}
         self.is_closing = False
-        """No child is started any more."""
+        """Whether no child is started any more."""
         self.deadlines = PoolDeadlines(loop)
         self.monitor = ChildMonitor(settings, self, self.deadlines, look)
         self.reaper = Reaper(self.children, self, self.deadlines, loop)
@@ -128,7 +127,7 @@ class Supervision:
         self.maintain()
 
     def maintain(self) -> None:
-        """Start what is missing, as far as the back-off lets; retire what is too many."""
+        """Start missing children, as the back-off allows; retire surplus ones."""
         if self.is_closing:
             return
         now = self._time()
@@ -195,7 +194,7 @@ class Supervision:
         return min(room, child.quota.most - child.sent_count)
 
     def on_channel_full(self, child: ChildProcess) -> None:
-        """Its channel takes no job, and it has none: no report of its would show when to try again."""
+        """Its channel is full although it has no job, so no report of the child shows when to try again."""
         child.full_count += 1
         if child.full_count >= MAX_FULL_CHANNEL:
             self.kill(child, KillReason("channel", "its channel is full although it has no jobs"), KILL)
@@ -346,7 +345,7 @@ class Supervision:
             self.change_later()
 
     def retire(self, child: ChildProcess) -> None:
-        """No more jobs for this child: it ends what it runs, and then itself."""
+        """Send no more jobs to this child; it ends after its current ones."""
         if child.stage is ChildStage.UP:
             child.stage = ChildStage.RETIRING
             self._list_available()
@@ -440,7 +439,8 @@ class Supervision:
         self._owner.on_children_changed()
 
     def _read_to_the_end(self, child: ChildProcess) -> None:
-        """All news of a dead child. A process that it left behind may hold the channel open: nothing new is the end."""
+        """Read the remaining messages of a dead child. A process that it left behind may hold the channel open, so an
+        empty read is the end."""
         ended = -1
         while ended != child.ended_count and not child.handle.messages_eof:
             ended = child.ended_count

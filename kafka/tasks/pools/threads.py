@@ -5,9 +5,9 @@ outcomes that it has not fetched yet. The loop's thread keeps running beside the
 call that holds the GIL for longer than two thirds of the lock can starve it.
 
 Limits are best effort, as threads cannot be killed. At the soft limit :class:`SoftTimeLimit` is raised inside the task
-as an asynchronous exception, which a blocking C call sees only when it returns. At the hard limit the worker sees the
-job end at once (its outcome is Failed with ``TimeLimit``), ``TimeLimit`` is raised inside the task, and another thread
-takes the slot; whatever the old one still does, its result is dropped.
+as an asynchronous exception, which a blocking C call sees only when it returns. At the hard limit the job ends at once
+for the worker (its outcome is AttemptFailed with ``TimeLimit``), ``TimeLimit`` is raised inside the task, and another
+thread takes the slot; whatever the old one still does, its result is dropped.
 
 The dangerous moment is an exception that is raised as the task returns. So exceptions are only raised under the slot's
 lock while ``slot.job`` is that job, and the thread leaves the job under the same lock and then meets what may still be
@@ -61,7 +61,7 @@ class _Slot:
 
 
 def _raise_in(thread: threading.Thread | None, error: type[BaseException]) -> None:
-    """Raise ``error`` in a thread soon, instead of one that is still pending there."""
+    """Raise ``error`` in a thread soon, replacing a pending one."""
     if thread is not None and thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
 
@@ -171,7 +171,7 @@ class ThreadPool(OffLoopPool):
 
     @staticmethod
     def _finish_job(slot: _Slot) -> bool:
-        """End the window in which exceptions are raised; whether the job was given up and ended without us."""
+        """End the window in which exceptions are raised; returns whether the job was given up at its hard limit."""
         while True:
             try:
                 with slot.lock:
@@ -198,7 +198,7 @@ class ThreadPool(OffLoopPool):
         return due
 
     def _check_slot(self, index: int, slot: _Slot, job: Job, now: float) -> list[float]:
-        """Strike if a limit of this running job is due; the times of those that are still to come."""
+        """Enforce a due limit of this running job; returns the times of later ones."""
         started_at = now if job.started_at is None else job.started_at
         due: list[float] = []
         if job.hard_s is not None:
