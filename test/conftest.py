@@ -108,10 +108,10 @@ def pytest_testnodedown(node: Any, error: object) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell it to the process that reports."""
-    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    worker_output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     coverage = sys.modules.get("test.conformance.coverage")
-    if told is not None and coverage is not None:
-        told["answers"] = coverage.seen()
+    if worker_output is not None and coverage is not None:
+        worker_output["answers"] = coverage.seen()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

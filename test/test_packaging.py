@@ -96,8 +96,8 @@ def test_a_compilation_that_fails_leaves_a_plain_package_and_one_line(
     target = tmp_path / "wheel"
     done = _pip("wheel", "-v", "--no-deps", "-w", target, copy_of_sources, CC=str(compiler), KAFKA_PURE="")
     assert _shipped(next(target.glob("*.whl"))) == _sources() | {"kafka/py.typed"}
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "kafka-taskloop is built in plain" in line]
-    assert len(said) == 1
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if "kafka-taskloop is built in plain" in line]
+    assert len(lines) == 1
 
 
 def _run_with(wheel: pathlib.Path, folder: pathlib.Path, code: str) -> subprocess.CompletedProcess[str]:

@@ -189,8 +189,8 @@ def read(client: RawClient, topic: str, partition: int, offset: int, isolation: 
 
 def earliest(client: RawClient, topic: str, partition: int = 0) -> int:
     L = ListOffsetsRequest
-    wanted = L.ListOffsetsPartition(partition_index=partition, timestamp=-2)
-    request = L(replica_id=-1, topics=[L.ListOffsetsTopic(name=topic, partitions=[wanted])])
+    partition_request = L.ListOffsetsPartition(partition_index=partition, timestamp=-2)
+    request = L(replica_id=-1, topics=[L.ListOffsetsTopic(name=topic, partitions=[partition_request])])
     return client.ask(request, 5).topics[0].partitions[0].offset
 
 

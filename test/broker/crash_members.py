@@ -175,5 +175,5 @@ class ShareMember(Worker):
         """How many records the group has not done."""
         D = DescribeShareGroupOffsetsRequest
         topic = D.DescribeShareGroupOffsetsRequestTopic(topic_name=self.topic, partitions=[0])
-        wanted = D.DescribeShareGroupOffsetsRequestGroup(group_id=self.GROUP, topics=[topic])
-        return client.ask(D(groups=[wanted])).groups[0].topics[0].partitions[0].lag
+        group_request = D.DescribeShareGroupOffsetsRequestGroup(group_id=self.GROUP, topics=[topic])
+        return client.ask(D(groups=[group_request])).groups[0].topics[0].partitions[0].lag

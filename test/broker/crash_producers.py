@@ -256,11 +256,11 @@ class Creator(Worker):
 
     def work(self, client: Client) -> None:
         while not self.is_over.is_set():
-            wanted = CreateTopicsRequest.CreatableTopic(
+            topic_request = CreateTopicsRequest.CreatableTopic(
                 name=f"topic-{self.count}", num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
             # 36: it was made, and the answer was lost
-            assert client.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code in (0, 36)
+            assert client.ask(CreateTopicsRequest(topics=[topic_request])).topics[0].error_code in (0, 36)
             self.count += 1
             self.progress.note()
             self.is_over.wait(0.02)  # so that there are hundreds, not thousands

@@ -242,8 +242,8 @@ def test_api_versions_is_answered_refused_or_unknown_as_in_the_release(
     if version <= newest:
         found = decode_response(ApiVersionsResponse, version, answer)
         assert found.error_code == 0
-        told = {row.api_key: (row.min_version, row.max_version) for row in found.api_keys}
-        assert told == {key: range_ for key, range_ in release.apis.items() if key in load()}
+        versions_by_key = {row.api_key: (row.min_version, row.max_version) for row in found.api_keys}
+        assert versions_by_key == {key: range_ for key, range_ in release.apis.items() if key in load()}
     elif release.name in ("0.10", "0.11", "1.1"):
         assert answer.hex() == "00000007" + "0023" + "00000000"
     else:

@@ -55,8 +55,8 @@ class SessionAgainstFullFetches(RuleBasedStateMachine):
 
     @rule(partition=PARTITIONS, offset=st.integers(0, 3))
     def delete_records(self, partition: Partition, offset: int) -> None:
-        wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition[1], offset=offset)
-        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=partition[0], partitions=[wanted])
+        partition_request = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition[1], offset=offset)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=partition[0], partitions=[partition_request])
         self.hand.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=0))
 
     @rule()

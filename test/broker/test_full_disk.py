@@ -40,13 +40,13 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_serves_the_rest(
     assert hand.set_group(GROUP, share_auto_offset_reset="earliest") == 0
     hand.produce(TOPIC, batch(b"a", b"b", b"c"))
     F, A = ShareFetchRequest, ShareAcknowledgeRequest
-    wanted = F.FetchTopic(
+    topic_request = F.FetchTopic(
         topic_id=topic_id, partitions=[F.FetchPartition(partition_index=0, acknowledgement_batches=[])]
     )
     opened = hand.ask(
         F(
             group_id=GROUP, member_id="m", share_session_epoch=0, max_wait_ms=0, min_bytes=1, max_records=10,
-            batch_size=10, share_acquire_mode=1, topics=[wanted], forgotten_topics_data=[],
+            batch_size=10, share_acquire_mode=1, topics=[topic_request], forgotten_topics_data=[],
         )
     )  # fmt: skip
     assert opened.responses[0].partitions[0].acquired_records[0].last_offset == 2

@@ -48,8 +48,8 @@ def commit(hand: HandBroker, group: str, topic: str, offset: int) -> int:
 
 
 def delete(hand: HandBroker, topic: str) -> int:
-    wanted = DeleteTopicsRequest.DeleteTopicState(name=topic)
-    return hand.ask(DeleteTopicsRequest(topics=[wanted], timeout_ms=0)).responses[0].error_code
+    topic_request = DeleteTopicsRequest.DeleteTopicState(name=topic)
+    return hand.ask(DeleteTopicsRequest(topics=[topic_request], timeout_ms=0)).responses[0].error_code
 
 
 def share_state(hand: HandBroker, topic_id: UUID) -> ShareKey:

@@ -35,8 +35,8 @@ def test_a_mark_that_the_table_does_not_know_of_is_refused(monkeypatch: pytest.M
 
 
 def test_every_module_marks_what_the_table_says_that_it_handles() -> None:
-    told = {(KEYS[name], *versions, module) for module, apis in MODULES.items() for name, versions in apis.items()}
-    assert {(row.key, row.min_version, row.max_version, row.module) for row in load().values()} == told
+    declared = {(KEYS[name], *versions, module) for module, apis in MODULES.items() for name, versions in apis.items()}
+    assert {(row.key, row.min_version, row.max_version, row.module) for row in load().values()} == declared
     for row in HANDLERS.values():
         assert row.function.__module__ == f"kafka.broker.handlers.{row.module}"
 

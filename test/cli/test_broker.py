@@ -152,9 +152,9 @@ def test_idle_connections_take_nothing_that_requests_and_logs_need(tmp_path: Pat
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr is not None
-        told = process.stderr.read().splitlines()
-        assert len(told) == 1, told
-        assert "new connections wait until others close: what the limit of open files leaves for them" in told[0]
+        log_lines = process.stderr.read().splitlines()
+        assert len(log_lines) == 1, log_lines
+        assert "new connections wait until others close: what the limit of open files leaves for them" in log_lines[0]
 
 
 def test_a_limit_of_open_files_that_no_broker_fits_is_one_line_and_exit_code_1(tmp_path: Path) -> None:

@@ -105,18 +105,18 @@ def test_answers_complete_in_the_order_of_sending(world: World, client: KafkaCli
 def test_what_answers_lead_to_is_sent_in_order_after_all_callbacks(
     world: World, broker: ScriptedBroker, client: KafkaClient
 ) -> None:
-    told: list[str] = []
+    events: list[str] = []
     more: list[Future[ListGroupsResponse]] = []
 
     def ask_again(_: object) -> None:
-        told.append("first")
+        events.append("first")
         more.extend(client.request(1, LIST) for _ in range(3))
 
     client.request(1, LIST).add_callback(ask_again)
     client.request(1, LIST).add_callback(lambda _: more.append(client.request(1, LIST)))
     assert world.loop.run_until(lambda: len(more) == 4 and all(future.is_done for future in more), 10)
     assert all(future.succeeded() for future in more)
-    assert told == ["first"]
+    assert events == ["first"]
     assert len(broker.requests(ListGroupsRequest)) == 6
 
 

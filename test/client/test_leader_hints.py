@@ -118,13 +118,13 @@ def cluster() -> ClusterMetadata:
 
 
 def test_a_newer_leader_is_believed_and_its_address_learnt_and_listeners_are_notified(cluster: ClusterMetadata) -> None:
-    told: list[int | None] = []
-    cluster.add_listener(lambda changed: told.append(changed.leader_for_partition(T0)))
+    leaders: list[int | None] = []
+    cluster.add_listener(lambda changed: leaders.append(changed.leader_for_partition(T0)))
     assert cluster.update_partition_leaders({T0: LeaderHint(2, 6)}, [TWO]) == {T0}
     assert cluster.leader_for_partition(T0) == 2 and cluster.leader_epoch_for_partition(T0) == 6
     assert cluster.leader_for_partition(T1) == 1, "only what was told"
     assert cluster.broker_metadata(2) == TWO and TWO in cluster.brokers()
-    assert told == [2]
+    assert leaders == [2]
 
 
 @pytest.mark.parametrize(
@@ -234,11 +234,11 @@ def test_a_consumer_follows_a_hint_at_once() -> None:
     fetched: list[tuple[float, int]] = []
 
     def metadata(request: Any, version: int) -> Answer:
-        told = one.metadata(request, version)
-        assert isinstance(told, MetadataResponse)
-        for each in told.topics:
+        metadata = one.metadata(request, version)
+        assert isinstance(metadata, MetadataResponse)
+        for each in metadata.topics:
             each.topic_id = ID
-        return told
+        return metadata
 
     def refuse_fetch(request: Any, version: int) -> Answer:
         fetched.append((loop.time(), 1))

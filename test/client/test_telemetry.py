@@ -94,12 +94,12 @@ def test_a_producer_pushes_what_the_broker_wants_and_a_last_time_when_it_is_clos
         assert {push.compression_type for push in seen} == {"zstd"}
         assert not any(push.is_terminating for push in seen)
     *_, last = broker.pushed.find(client_id="p1", is_terminating=True, n=1, timeout=WAIT_S)
-    told = Told(last.metrics)
-    assert set(told.metrics) >= OF_PRODUCERS
-    assert all(name.startswith("producer.") for name in told.metrics)
-    (node,) = told.points("producer.node.request.latency.avg")
+    received = Told(last.metrics)
+    assert set(received.metrics) >= OF_PRODUCERS
+    assert all(name.startswith("producer.") for name in received.metrics)
+    (node,) = received.points("producer.node.request.latency.avg")
     assert [(each.key, each.value.string_value) for each in node.attributes] == [("node_id", "node-1")]
-    (topic,) = told.points("producer.topic.record.send.rate")
+    (topic,) = received.points("producer.topic.record.send.rate")
     assert [(each.key, each.value.string_value) for each in topic.attributes] == [("topic", "t")]
 
 
@@ -150,12 +150,12 @@ def test_totals_are_what_was_added_since_the_last_push(broker: EmbeddedBroker) -
             producer.send("t", b"x").get(WAIT_S)
         pushed(broker, "delta", n=2)
         producer.send("t", b"x").get(WAIT_S)
-    told = pushed(broker, "delta")
+    received = pushed(broker, "delta")
     name = "producer.record.send.total"
-    metric = told[0].metrics[name]
+    metric = received[0].metrics[name]
     assert metric.sum.aggregation_temporality == metrics_pb2.AGGREGATION_TEMPORALITY_DELTA and metric.sum.is_monotonic
-    assert sum(each.value(name) for each in told) == 4
-    for before, after in zip(told, told[1:], strict=False):
+    assert sum(each.value(name) for each in received) == 4
+    for before, after in zip(received, received[1:], strict=False):
         (first,), (second,) = before.points(name), after.points(name)
         assert first.time_unix_nano == second.start_time_unix_nano
 
@@ -168,12 +168,12 @@ def test_totals_are_sent_as_they_are_when_the_broker_asks_for_that(broker: Embed
             producer.send("t", b"x").get(WAIT_S)
         pushed(broker, "cumulative", n=2)
         producer.send("t", b"x").get(WAIT_S)
-    told = pushed(broker, "cumulative")
+    received = pushed(broker, "cumulative")
     name = "producer.record.send.total"
-    metric = told[-1].metrics[name].sum
+    metric = received[-1].metrics[name].sum
     assert metric.aggregation_temporality == metrics_pb2.AGGREGATION_TEMPORALITY_CUMULATIVE
-    assert told[-1].value(name) == 4
-    assert len({each.points(name)[0].start_time_unix_nano for each in told}) == 1, "the same beginning"
+    assert received[-1].value(name) == 4
+    assert len({each.points(name)[0].start_time_unix_nano for each in received}) == 1, "the same beginning"
 
 
 def test_a_changed_subscription_is_found_out_with_the_next_push(broker: EmbeddedBroker) -> None:
@@ -182,8 +182,8 @@ def test_a_changed_subscription_is_found_out_with_the_next_push(broker: Embedded
         (first, *_) = pushed(broker, "changed")
         assert all(name.startswith("producer.record") for name in first.metrics)
         broker.pushed.subscribe(["org.apache.kafka.producer.buffer."], INTERVAL_MS, match="client_id=changed")
-        told = next_pushed(broker, "changed")
-        assert set(told.metrics) == {"producer.buffer.available.bytes", "producer.buffer.total.bytes"}
+        received = next_pushed(broker, "changed")
+        assert set(received.metrics) == {"producer.buffer.available.bytes", "producer.buffer.total.bytes"}
         broker.pushed.subscribe(["org.apache.kafka.producer.waiting"], INTERVAL_MS, "client_id=changed", name="other")
         assert len(next_pushed(broker, "changed").metrics) == 3, "what several want together"
 
@@ -195,12 +195,12 @@ def test_metrics_of_the_application_are_pushed_along(broker: EmbeddedBroker) -> 
     with KafkaProducer(bootstrap_servers=broker.bootstrap, client_id="app") as producer:
         for metric in (depth, done):
             producer.register_metric_for_subscription(metric)
-        told = next_pushed(broker, "app")
-        assert set(told.metrics) == {"my.app.depth", "my.app.done.total"}
-        assert told.value("my.app.depth") == 7
+        received = next_pushed(broker, "app")
+        assert set(received.metrics) == {"my.app.depth", "my.app.done.total"}
+        assert received.value("my.app.depth") == 7
         told_of = [each for each in pushed(broker, "app") if "my.app.done.total" in each.metrics]
         assert sum(each.value("my.app.done.total") for each in told_of) == 5, "each push tells what was added"
-        (point,) = told.points("my.app.depth")
+        (point,) = received.points("my.app.depth")
         assert [(each.key, each.value.string_value) for each in point.attributes] == [("queue_name", "q")]
         producer.unregister_metric_from_subscription(done)
         assert set(next_pushed(broker, "app").metrics) == {"my.app.depth"}

@@ -231,9 +231,9 @@ def produced(side: Side, topic: str, partition: int, batch: Batch) -> ProduceReq
 
 
 def _delete_records(topic: str, partition: int, before: int) -> DeleteRecordsRequest:
-    wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=before)
+    partition_request = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=before)
     return DeleteRecordsRequest(
-        topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=10_000
+        topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition_request])], timeout_ms=10_000
     )
 
 

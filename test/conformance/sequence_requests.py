@@ -26,11 +26,11 @@ Acks = Sequence[tuple[int, int, list[int]]]
 
 def new_topic(pair: BrokerPair, name: str, partitions: int = 2) -> str:
     """Make a topic of one record in each partition on both."""
-    wanted = CreateTopicsRequest.CreatableTopic(
+    topic_request = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
     )
     for side in pair.sides:
-        side.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
+        side.ask(CreateTopicsRequest(topics=[topic_request], timeout_ms=10_000), 7)
         until(lambda side=side: side.topic_id(name).int, name)
         for partition in range(partitions):
             produce_to_leader(side, produce(name, partition, [b"first"]))
@@ -92,8 +92,8 @@ def describe_share(group: str) -> ShareGroupDescribeRequest:
 
 def share_offsets(group: str, topic: str) -> DescribeShareGroupOffsetsRequest:
     cls = DescribeShareGroupOffsetsRequest
-    wanted = cls.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
-    return cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=[wanted])])
+    topic_request = cls.DescribeShareGroupOffsetsRequestTopic(topic_name=topic, partitions=[0])
+    return cls(groups=[cls.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=[topic_request])])
 
 
 def share_fetch(
@@ -115,7 +115,7 @@ def share_fetch(
             for first, last, types in acks
         ],
     )
-    wanted = ShareFetchRequest.FetchTopic(topic_id=side.value(f"$topic-id:{topic}"), partitions=[partition])
+    topic_request = ShareFetchRequest.FetchTopic(topic_id=side.value(f"$topic-id:{topic}"), partitions=[partition])
     return ShareFetchRequest(
         group_id=group,
         member_id=member,
@@ -126,7 +126,7 @@ def share_fetch(
         max_records=max_records,
         batch_size=max_records,
         share_acquire_mode=int(exact),
-        topics=[wanted] if epoch == 0 or acks else [],
+        topics=[topic_request] if epoch == 0 or acks else [],
         forgotten_topics_data=[],
     )
 

@@ -392,8 +392,8 @@ def test_a_filter_of_quotas_that_cannot_be_is_refused(
 
 def _quorum(raw: RawClient, version: int, topic: str, partition: int) -> Any:
     kind = DescribeQuorumRequest
-    wanted = kind.TopicData(topic_name=topic, partitions=[kind.PartitionData(partition_index=partition)])
-    answer = raw.ask(kind(topics=[wanted]), version)
+    topic_data = kind.TopicData(topic_name=topic, partitions=[kind.PartitionData(partition_index=partition)])
+    answer = raw.ask(kind(topics=[topic_data]), version)
     assert (answer.error_code, answer.error_message) == (0, "")
     assert answer.topics[0].topic_name == topic
     return answer, answer.topics[0].partitions[0]
@@ -547,10 +547,10 @@ def _alter(raw: RawClient, *resources: Resource, version: int = 2, validate_only
 
 
 def _own(raw: RawClient, topic: str) -> dict[str, str | None]:
-    wanted = DescribeConfigsRequest.DescribeConfigsResource(
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=topic, configuration_keys=None
     )
-    (found,) = raw.ask(DescribeConfigsRequest(resources=[wanted]), 4).results
+    (found,) = raw.ask(DescribeConfigsRequest(resources=[resource]), 4).results
     return {one.name: one.value for one in found.configs if one.config_source == 1}
 
 
@@ -650,8 +650,8 @@ def test_topics_come_sorted_and_as_many_partitions_as_fit(
     assert again == ([(first, 0, [1]), (second, 0, [0])], (second, 1))
     assert _topic_partitions(raw, second, first, cursor=(second, 1)) == ([(second, 0, [1])], None)
     assert _topic_partitions(raw, first, cursor=(first, 9)) == ([(first, 0, [])], None)
-    wanted = DescribeTopicPartitionsRequest.TopicRequest(name=first)
-    (found,) = raw.ask(DescribeTopicPartitionsRequest(topics=[wanted])).topics
+    topic_request = DescribeTopicPartitionsRequest.TopicRequest(name=first)
+    (found,) = raw.ask(DescribeTopicPartitionsRequest(topics=[topic_request])).topics
     one = found.partitions[0]
     assert (one.leader_id, one.replica_nodes, one.isr_nodes, one.eligible_leader_replicas, one.last_known_elr) == (
         node_id, [node_id], [node_id], [], [],
@@ -678,8 +678,8 @@ def test_topics_that_are_not_there_and_cursors_that_fit_nothing(raw: RawClient, 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
 def test_an_internal_topic_is_made_by_asking_for_it_and_is_not_for_clients(raw: RawClient, name: str) -> None:
     def described() -> tuple[int, bool, bool]:
-        wanted = MetadataRequest.MetadataRequestTopic(name=name)
-        (found,) = raw.ask(MetadataRequest(topics=[wanted], allow_auto_topic_creation=True), 12).topics
+        topic_request = MetadataRequest.MetadataRequestTopic(name=name)
+        (found,) = raw.ask(MetadataRequest(topics=[topic_request], allow_auto_topic_creation=True), 12).topics
         return found.error_code, found.is_internal, len(found.partitions) > 1
 
     eventually(described, (0, True, True))
@@ -714,8 +714,8 @@ def test_a_commit_is_a_record_that_a_consumer_of_the_internal_topic_can_read(
         topics=[kind.OffsetCommitRequestTopic(name=topic, partitions=[partition])],
     )  # fmt: skip
     eventually(lambda: raw.ask(commit, 9).topics[0].partitions[0].error_code, 0)
-    wanted = MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")
-    (internal,) = raw.ask(MetadataRequest(topics=[wanted]), 12).topics
+    topic_request = MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")
+    (internal,) = raw.ask(MetadataRequest(topics=[topic_request]), 12).topics
     home = partition_of(group, len(internal.partitions))
     fetch = FetchRequest(
         max_wait_ms=0, min_bytes=0, max_bytes=1 << 24, session_id=0, session_epoch=-1, forgotten_topics_data=[],

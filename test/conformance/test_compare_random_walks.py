@@ -234,15 +234,15 @@ def _commit(group: str, member: str, epoch: int, topic: str, offset: int) -> Cal
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(
         partition_index=offset % 2, committed_offset=offset, committed_metadata=""
     )
-    wanted = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
+    topic_request = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
     return lambda side: OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=epoch, member_id=here(side, member), topics=[wanted]
+        group_id=group, generation_id_or_member_epoch=epoch, member_id=here(side, member), topics=[topic_request]
     )
 
 
 def _fetch(group: str) -> OffsetFetchRequest:
-    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
-    return OffsetFetchRequest(groups=[wanted], require_stable=False)
+    group_request = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None)
+    return OffsetFetchRequest(groups=[group_request], require_stable=False)
 
 
 def test_classic_groups(walk: Callable[[str, int], Walk], compare_rounds: int) -> None:
@@ -372,7 +372,7 @@ def _walk_of_producers(walk: Walk, is_new: bool) -> None:
 
     def add() -> None:
         name, producer, epoch = one()
-        wanted = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=rng.choice(walk.topics), partitions=[0])
+        topic_request = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=rng.choice(walk.topics), partitions=[0])
 
         def make(side: Side) -> AddPartitionsToTxnRequest:
             if add_version < 4:
@@ -380,14 +380,14 @@ def _walk_of_producers(walk: Walk, is_new: bool) -> None:
                     v3_and_below_transactional_id=name,
                     v3_and_below_producer_id=here(side, producer),
                     v3_and_below_producer_epoch=epoch,
-                    v3_and_below_topics=[wanted],
+                    v3_and_below_topics=[topic_request],
                 )
             transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
                 transactional_id=name,
                 producer_id=here(side, producer),
                 producer_epoch=epoch,
                 verify_only=is_check,
-                topics=[wanted],
+                topics=[topic_request],
             )
             return AddPartitionsToTxnRequest(transactions=[transaction])
 

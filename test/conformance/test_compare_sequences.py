@@ -145,7 +145,7 @@ class Classic:
         partition = OffsetCommitRequest.OffsetCommitRequestPartition(
             partition_index=0, committed_offset=3, committed_metadata="m"
         )
-        wanted = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
+        topic_request = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=[partition])
         return self.story.ask(
             who,
             lambda side: OffsetCommitRequest(
@@ -153,7 +153,7 @@ class Classic:
                 generation_id_or_member_epoch=generation,
                 member_id=here(side, member),
                 group_instance_id=instance if self.versions.commit >= 7 else None,
-                topics=[wanted],
+                topics=[topic_request],
             ),
             self.versions.commit,
         )["topics"][0]["partitions"][0]["error_code"]
@@ -402,7 +402,7 @@ def test_two_producers_of_one_transactional_id(story: Story, topic: str, group: 
         )
 
     def add_partition(producer: str, epoch: int) -> Any:
-        wanted = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[0])
+        topic_request = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[0])
 
         def make(side: Side) -> AddPartitionsToTxnRequest:
             if add < 4:
@@ -410,7 +410,7 @@ def test_two_producers_of_one_transactional_id(story: Story, topic: str, group: 
                     v3_and_below_transactional_id=name,
                     v3_and_below_producer_id=here(side, producer),
                     v3_and_below_producer_epoch=epoch,
-                    v3_and_below_topics=[wanted],
+                    v3_and_below_topics=[topic_request],
                 )
             return AddPartitionsToTxnRequest(
                 transactions=[
@@ -419,7 +419,7 @@ def test_two_producers_of_one_transactional_id(story: Story, topic: str, group: 
                         producer_id=here(side, producer),
                         producer_epoch=epoch,
                         verify_only=False,
-                        topics=[wanted],
+                        topics=[topic_request],
                     )
                 ]
             )

@@ -131,13 +131,13 @@ def test_auto_commit_is_of_what_earlier_polls_returned_and_of_all_when_closed(
     where = TopicPartition(topic, 0)
     send(topic, 6)
     onlooker = make()
-    heard: list[Any] = []
+    calls: list[Any] = []
     consumer = make(
         topic,
         max_poll_records=2,
         enable_auto_commit=True,
         auto_commit_interval_ms=0,
-        default_offset_commit_callback=lambda offsets, response: heard.append((offsets, response)),
+        default_offset_commit_callback=lambda offsets, response: calls.append((offsets, response)),
     )
     assert take(consumer, 1) == [0, 1]
     assert onlooker.committed(where) in (None, 0)
@@ -148,7 +148,7 @@ def test_auto_commit_is_of_what_earlier_polls_returned_and_of_all_when_closed(
     assert onlooker.committed(where) == 2
     consumer.close()
     assert onlooker.committed(where) == 4
-    assert heard and not any(isinstance(response, Exception) for _, response in heard)
+    assert calls and not any(isinstance(response, Exception) for _, response in calls)
     with make(topic, max_poll_records=1, enable_auto_commit=True) as last:
         assert take(last, 1) == [4]
         last.close(autocommit=False)
@@ -328,22 +328,22 @@ def test_asynchronous_commits_are_reported_in_their_order_before_a_synchronous_o
     topic = new_topic()
     where = TopicPartition(topic, 0)
     consumer = make(topic)
-    heard: list[Any] = []
+    calls: list[Any] = []
     poll_until(lambda: consumer.assignment(), consumer)
     for offset in range(20):
         consumer.commit_async(
-            {where: offset}, lambda offsets, response: heard.append((offsets[where].offset, response))
+            {where: offset}, lambda offsets, response: calls.append((offsets[where].offset, response))
         )
     consumer.commit({where: 20})
-    assert [offset for offset, _ in heard] == list(range(20))
-    assert not any(isinstance(response, Exception) for _, response in heard)
+    assert [offset for offset, _ in calls] == list(range(20))
+    assert not any(isinstance(response, Exception) for _, response in calls)
     assert consumer.committed(where) == 20
     with pytest.raises(OffsetMetadataTooLargeError):
         consumer.commit({where: OffsetAndMetadata(21, "x" * 5000)})
-    failed = consumer.commit_async({where: OffsetAndMetadata(21, "x" * 5000)}, lambda *told: heard.append(told))
+    failed = consumer.commit_async({where: OffsetAndMetadata(21, "x" * 5000)}, lambda *told: calls.append(told))
     assert failed.wait(DEADLINE_S)
     consumer.poll(0)
-    assert isinstance(heard[-1][1], OffsetMetadataTooLargeError)
+    assert isinstance(calls[-1][1], OffsetMetadataTooLargeError)
     assert consumer.committed(where) == 20
 
 

@@ -44,8 +44,8 @@ class Reader:
 
     def learn(self, name: str) -> None:
         """Ask for a topic until it is there."""
-        wanted = MetadataRequest.MetadataRequestTopic(name=name)
-        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+        topic_request = MetadataRequest.MetadataRequestTopic(name=name)
+        request = MetadataRequest(topics=[topic_request], allow_auto_topic_creation=False)
         topic = look_until(
             lambda: self.client.ask(request).topics[0],
             lambda found: found.error_code == 0 and all(one.leader_id >= 0 for one in found.partitions),
@@ -228,8 +228,8 @@ def test_partitions_take_turns(reader: Reader, topic: str) -> None:
 def test_a_log_start_that_moves_is_reported(reader: Reader, topic: str) -> None:
     session = reader.fetch([(topic, 0, 1)], (0, 0)).session_id
     partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=1)
-    wanted = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition])
-    deleted = reader.client.ask(DeleteRecordsRequest(topics=[wanted], timeout_ms=10_000)).topics[0].partitions[0]
+    topic_request = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition])
+    deleted = reader.client.ask(DeleteRecordsRequest(topics=[topic_request], timeout_ms=10_000)).topics[0].partitions[0]
     assert (deleted.error_code, deleted.low_watermark) == (0, 1)
     (found,) = reader.fetch([], (session, 1)).responses[0].partitions
     assert (found.log_start_offset, found.high_watermark) == (1, 1)
@@ -311,10 +311,10 @@ def listed(
     reader: Reader, name: str, timestamp: int, version: int, *, isolation_level: int = 0, leader_epoch: int = -1
 ) -> tuple[int, int, int]:
     """Error code, offset, leader epoch."""
-    wanted = ListOffsetsRequest.ListOffsetsPartition(
+    partition_request = ListOffsetsRequest.ListOffsetsPartition(
         partition_index=0, timestamp=timestamp, current_leader_epoch=leader_epoch
     )
-    topics = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[wanted])]
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[partition_request])]
     request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics, timeout_ms=1000)
     found = reader.client.ask(request, version).topics[0].partitions[0]
     return found.error_code, found.offset, found.leader_epoch
@@ -365,8 +365,8 @@ def test_where_a_leader_epoch_ended(
     reader: Reader, topic: str, version: int, name: str | None, epoch: int, current: int, answer: tuple[int, int, int]
 ) -> None:
     E = OffsetForLeaderEpochRequest
-    wanted = E.OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
-    request = E(topics=[E.OffsetForLeaderTopic(topic=name or topic, partitions=[wanted])])
+    partition_request = E.OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
+    request = E(topics=[E.OffsetForLeaderTopic(topic=name or topic, partitions=[partition_request])])
     found = reader.client.ask(request, version).topics[0].partitions[0]
     assert (found.error_code, found.leader_epoch, found.end_offset) == answer
 

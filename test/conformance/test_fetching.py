@@ -99,8 +99,8 @@ def test_positions_that_the_log_does_not_have_are_reset_by_the_policy(
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
         for number in range(10):
             producer.send(partition.topic, b"%d" % number, partition=0).get(30)
-    wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=4)
-    topics = [DeleteRecordsRequest.DeleteRecordsTopic(name=partition.topic, partitions=[wanted])]
+    partition_request = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=4)
+    topics = [DeleteRecordsRequest.DeleteRecordsTopic(name=partition.topic, partitions=[partition_request])]
     with RawClient(int(bootstrap.rpartition(":")[2])) as raw:
         raw.ask(DeleteRecordsRequest(topics=topics, timeout_ms=10_000), 0)
     for offset in (2, 100):

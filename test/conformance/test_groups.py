@@ -519,8 +519,8 @@ def test_a_topic_that_grows_makes_a_new_epoch(
 ) -> None:
     member = Consumer(connect(), group)
     member.join(topic)
-    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=6, assignments=None)
-    raw.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=5000, validate_only=False), 3)
+    topic_request = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=6, assignments=None)
+    raw.ask(CreatePartitionsRequest(topics=[topic_request], timeout_ms=5000, validate_only=False), 3)
     until(lambda: member.obey().error_code == 0 and member.partitions() == [0, 1, 2, 3, 4, 5])
     assert member.epoch == 3
 

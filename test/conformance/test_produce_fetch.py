@@ -437,8 +437,8 @@ def test_delete_records(
 ) -> None:
     topic = new_topic(cleanup_policy=policy)
     assert produced(raw, topic, keyed((K, 0), (K, 0), (K, 0))).error_code == 0
-    wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
-    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[wanted])
+    partition_request = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=offset)
+    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition_request])
     (found,) = raw.ask(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000)).topics[0].partitions
     assert (found.error_code, found.low_watermark) == (code, start)
 

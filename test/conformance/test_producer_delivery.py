@@ -159,12 +159,12 @@ def test_callbacks_hear_of_each_record_in_the_order_of_its_partition_and_of_the_
     bootstrap: str, new_topic: NewTopicFixture
 ) -> None:
     topic = new_topic(cleanup_policy="compact")
-    heard: list[tuple[int, RecordMetadata | BaseException]] = []
+    outcomes: list[tuple[int, RecordMetadata | BaseException]] = []
     every = threading.Event()
 
     def hear(number: int, outcome: RecordMetadata | BaseException) -> None:
-        heard.append((number, outcome))
-        if len(heard) == 100:
+        outcomes.append((number, outcome))
+        if len(outcomes) == 100:
             every.set()
 
     with KafkaProducer(bootstrap_servers=bootstrap) as producer:
@@ -174,9 +174,9 @@ def test_callbacks_hear_of_each_record_in_the_order_of_its_partition_and_of_the_
             if number in (49, 98):
                 producer.flush(DEADLINE_S)
         assert every.wait(DEADLINE_S)
-    assert [number for number, _ in heard] == list(range(100))
-    assert isinstance(heard[-1][1], InvalidRecordError)
-    where = [metadata for _, metadata in heard[:99] if isinstance(metadata, RecordMetadata)]
+    assert [number for number, _ in outcomes] == list(range(100))
+    assert isinstance(outcomes[-1][1], InvalidRecordError)
+    where = [metadata for _, metadata in outcomes[:99] if isinstance(metadata, RecordMetadata)]
     assert [(found.topic, found.partition, found.offset) for found in where] == [(topic, 0, n) for n in range(99)]
 
 

@@ -96,11 +96,11 @@ def test_a_record_without_a_time_has_that_of_the_call(bootstrap: str, new_topic:
     began = int(time.time() * 1000)
     with KafkaProducer(bootstrap_servers=bootstrap, linger_ms=50) as producer:
         futures = [producer.send(topic, b"x", partition=0) for _ in range(10)]
-        told = [future.get(DEADLINE_S).timestamp for future in futures]
+        timestamps = [future.get(DEADLINE_S).timestamp for future in futures]
     assert [(record.timestamp, record.timestamp_type) for record in records_of(bootstrap, topic)] == [
-        (timestamp, 0) for timestamp in told
+        (timestamp, 0) for timestamp in timestamps
     ]
-    assert began - 1 <= min(told) and max(told) <= time.time() * 1000 + 1
+    assert began - 1 <= min(timestamps) and max(timestamps) <= time.time() * 1000 + 1
 
 
 @pytest.mark.parametrize("codec", [None, "gzip", "zstd"], ids=str)

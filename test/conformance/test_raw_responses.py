@@ -160,14 +160,14 @@ def test_create_topics(raw: RawClient, wanted: CreateTopicsRequest.CreatableTopi
 def test_create_partitions(
     raw: RawClient, topic: tuple[str, UUID], count: int, assignments: list[list[int]] | None, code: int
 ) -> None:
-    wanted = CreatePartitionsRequest.CreatePartitionsTopic(
+    topic_request = CreatePartitionsRequest.CreatePartitionsTopic(
         name=topic[0],
         count=count,
         assignments=None
         if assignments is None
         else [CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=ids) for ids in assignments],
     )
-    answer = raw.ask(CreatePartitionsRequest(topics=[wanted], validate_only=True, timeout_ms=10_000))
+    answer = raw.ask(CreatePartitionsRequest(topics=[topic_request], validate_only=True, timeout_ms=10_000))
     assert [found.error_code for found in answer.results] == [code]
 
 

@@ -326,10 +326,10 @@ def test_both_versions_of_tls_are_spoken_and_the_listener_returns_its_own_addres
         context = client_context(Pem("ca", places.certificates.ca))
         context.minimum_version = context.maximum_version = version
         client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
-        told = [("localhost", places.ports["SSL"])]
-        assert [(one.host, one.port) for one in client.ask(METADATA, 1).brokers] == told
+        advertised = [("localhost", places.ports["SSL"])]
+        assert [(one.host, one.port) for one in client.ask(METADATA, 1).brokers] == advertised
         brokers = client.ask(DescribeClusterRequest(include_cluster_authorized_operations=False), 0).brokers
-        assert [(one.host, one.port) for one in brokers] == told
+        assert [(one.host, one.port) for one in brokers] == advertised
 
 
 def test_a_certificate_is_asked_for_where_the_setting_says(places):

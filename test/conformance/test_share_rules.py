@@ -224,18 +224,18 @@ def test_the_markers_of_transactions_hold_nothing_up(queue: MakeQueue, bootstrap
 def test_a_list_with_one_refused_acknowledgement_loses_no_other(queue: MakeQueue) -> None:
     jobs = queue(share_renew_acknowledge_enable="false")
     jobs.put(*(b"%d" % number for number in range(5)))
-    told: list[tuple[set[int], KafkaError | None]] = []
+    outcomes: list[tuple[set[int], KafkaError | None]] = []
     consumer = jobs.member()
     consumer.set_acknowledgement_commit_callback(
-        lambda offsets, error: told.append((offsets[TopicPartition(jobs.name, 0)], error))
+        lambda offsets, error: outcomes.append((offsets[TopicPartition(jobs.name, 0)], error))
     )
     records = take(consumer, 5)
     for record in records:
         consumer.acknowledge(record, RENEW if record.offset == 2 else ACCEPT)
     (error,) = consumer.commit(10_000).values()
     assert isinstance(error, InvalidRecordStateError)
-    assert sorted(offset for offsets, error in told if error is None for offset in offsets) == [0, 1, 3, 4]
-    assert [offsets for offsets, error in told if error is not None] == [{2}]
+    assert sorted(offset for offsets, error in outcomes if error is None for offset in offsets) == [0, 1, 3, 4]
+    assert [offsets for offsets, error in outcomes if error is not None] == [{2}]
     assert records[2].lost
     jobs.expect_nothing_else(consumer)
 

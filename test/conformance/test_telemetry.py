@@ -144,7 +144,7 @@ def test_every_rule_about_who_may_push_when_is_kafkas(plugged: Plugged, unique: 
     try:
         match = f"client_id={asker.client.config['client_id']}"
         subscribe(plugged.bootstrap, name, metrics="m.", interval_ms=str(int(INTERVAL_S * 1000)), match=match)
-        told = (0, ["m."], int(INTERVAL_S * 1000))
+        subscription = (0, ["m."], int(INTERVAL_S * 1000))
 
         def first() -> tuple[int, list[str], int]:
             asker.instance = ZERO_UUID
@@ -154,17 +154,17 @@ def test_every_rule_about_who_may_push_when_is_kafkas(plugged: Plugged, unique: 
             """Asked at once after a first one."""
             pause()
             began = time.monotonic()
-            assert asker.get() == told
+            assert asker.get() == subscription
             code = asker.get()[0]
             assert code == 89 or time.monotonic() - began >= INTERVAL_S
             return code
 
-        eventually(first, told)  # a broker hears of a new setting a little later
+        eventually(first, subscription)  # a broker hears of a new setting a little later
         eventually(second, 89)  # 0 when the machine was so slow that the interval has passed
         assert asker.push() == 0
         pause()
         assert asker.push(number=asker.number + 1) == 117
-        assert asker.get() == told, "who was refused for that may ask at once"
+        assert asker.get() == subscription, "who was refused for that may ask at once"
         assert asker.push(codec=9) in (76, 89), "89 in the same millisecond"
         pause()
         assert asker.push(b"x" * 1_048_577) == 118

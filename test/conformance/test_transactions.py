@@ -72,13 +72,13 @@ def name(raw: TxnClient, unique: Callable[[str], str]) -> str:
 
 def offset_of(raw: TxnClient, topic: str, timestamp: int, isolation: int, partition: int = 0) -> int:
     """What ListOffsets gives; -1 for nothing and for an error."""
-    wanted = ListOffsetsRequest.ListOffsetsPartition(
+    partition_request = ListOffsetsRequest.ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=-1, timestamp=timestamp
     )
     request = ListOffsetsRequest(
         replica_id=-1,
         isolation_level=isolation,
-        topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[wanted])],
+        topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition_request])],
     )
     return raw.ask(request, 7).topics[0].partitions[0].offset
 

@@ -368,13 +368,13 @@ def test_who_is_no_member_cannot_commit(group: Group) -> None:
 
 def test_commits_that_wait_go_out_together_and_no_offset_goes_back(group: Group) -> None:
     consumer = group.subscribed()
-    heard: list[Any] = []
+    calls: list[Any] = []
     for offset in range(1, 6):
-        consumer.commit_async({A: offset}, lambda offsets, response: heard.append(offsets[A].offset))
+        consumer.commit_async({A: offset}, lambda offsets, response: calls.append(offsets[A].offset))
     group.codes = [16, 14]
     group.it.run(5)
     assert [what[2] for what in group.story] == [1, 5]
-    assert heard == [1, 2, 3, 4, 5]
+    assert calls == [1, 2, 3, 4, 5]
 
 
 def test_the_machine_hears_that_a_commit_was_fenced(group: Group) -> None:
@@ -618,9 +618,9 @@ def test_settings_of_groups_without_a_group_are_a_warning(
         bootstrap_servers=served, enable_auto_commit=True, auto_commit_interval_ms=1000, session_timeout_ms=30_000
     ) as consumer:
         assert consumer.topics() is not None
-    told = "nothing is committed, and enable_auto_commit, auto_commit_interval_ms, session_timeout_ms have no effect"
+    warning = "nothing is committed, and enable_auto_commit, auto_commit_interval_ms, session_timeout_ms have no effect"
     assert [record.message for record in caplog.records if record.name.endswith("consumer.group_driver")] == [
-        f"no group_id is set: {told}"
+        f"no group_id is set: {warning}"
     ]
     caplog.clear()
     KafkaConsumer(bootstrap_servers=served, enable_auto_commit=False).close()

@@ -132,19 +132,19 @@ def test_without_metrics_nothing_is_measured(broker: EmbeddedBroker) -> None:
 
 
 def test_reporters_get_metrics_that_are_added_and_removed(broker: EmbeddedBroker) -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     class Reporter(AbstractMetricsReporter):
         def metric_change(self, metric: KafkaMetric) -> None:
-            told.append(metric.metric_name.name)
+            reported.append(metric.metric_name.name)
 
         def close(self) -> None:
-            told.append("close")
+            reported.append("close")
 
     with reader(broker, metric_reporters=[Reporter]) as consumer:
         consumer.assign([TopicPartition("t", 0)])
         read_all(consumer)
-    assert {"records-lag", "fetch-rate", "request-rate"} <= set(told) and told[-1] == "close"
+    assert {"records-lag", "fetch-rate", "request-rate"} <= set(reported) and reported[-1] == "close"
 
 
 # -- interceptors ------------------------------------------------------------------------------------------------------

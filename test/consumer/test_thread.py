@@ -182,9 +182,9 @@ def test_a_partition_that_is_not_there_is_reported_once_and_holds_up_no_other(
         times = {there: 1.5}
         found = consumer.offsets_for_times(times)[there]
         assert found is not None and found.offset == 0
-    told = [record for record in caplog.records if "some-99" in record.message]
-    assert [record.levelname for record in told] == ["WARNING"]
-    assert "topic some has 1 partitions, and no such one (yet)" in told[0].message
+    lines = [record for record in caplog.records if "some-99" in record.message]
+    assert [record.levelname for record in lines] == ["WARNING"]
+    assert "topic some has 1 partitions, and no such one (yet)" in lines[0].message
 
 
 def test_a_closed_consumer_refuses_calls_in_the_thread_that_closed_it_too(served: str) -> None:

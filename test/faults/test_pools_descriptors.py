@@ -60,9 +60,9 @@ def test_a_worker_without_descriptors_works_on_with_its_children_and_is_whole_ag
         wait_for(lambda: "next attempt in 4 s" in worker.log(), "one more has", crew)
         assert set(crew.works(6)) == {second}
         assert worker.cpu_s() - cpu_s < IDLE_CPU_S
-    told = [line for line in worker.log().splitlines() if "child failed to start" in line]
-    assert 4 <= len(told) <= 5
-    for line in told:
+    failures = [line for line in worker.log().splitlines() if "child failed to start" in line]
+    assert 4 <= len(failures) <= 5
+    for line in failures:
         assert "Too many open files" in line
     assert "Traceback" not in worker.log()
     wait_for(lambda: len(worker.children()) == 2, "it has two children again", crew)

@@ -82,17 +82,17 @@ class Peer(Member):
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                told = json.loads(line)
-                self.read += told.get("read", [])
-                if "owned" in told:
-                    self.owned = frozenset(told["owned"])
+                event = json.loads(line)
+                self.read += event.get("read", [])
+                if "owned" in event:
+                    self.owned = frozenset(event["owned"])
 
     def _complain(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as lines:
-            said = lines.read()
+            output = lines.read()
         if self._process.wait():
-            self.fault = said[-4000:]
+            self.fault = output[-4000:]
 
     def end(self) -> None:
         if self._process.stdin is not None and not self._process.stdin.closed:

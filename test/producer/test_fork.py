@@ -46,10 +46,10 @@ def in_child(act: Callable[[], Any]) -> str:
     if not child:
         try:
             try:
-                told = str(act())
+                text = str(act())
             except BaseException as error:
-                told = f"{type(error).__name__}: {error}"
-            os.write(writer, told.encode())
+                text = f"{type(error).__name__}: {error}"
+            os.write(writer, text.encode())
         finally:
             os._exit(0)
     os.close(writer)
@@ -100,8 +100,8 @@ def test_in_the_child_every_call_is_refused_and_the_parent_goes_on(
     with KafkaProducer(bootstrap_servers=served) as producer:
         producer.send("t", b"before").get(DEADLINE_S)
         with held(producer._accumulator.lock) if is_locked else contextlib.nullcontext():
-            told = in_child(lambda: use(producer))
-        assert told.startswith(REFUSED) and "make a new one in the child" in told
+            outcome = in_child(lambda: use(producer))
+        assert outcome.startswith(REFUSED) and "make a new one in the child" in outcome
         assert producer.send("t", b"after").get(DEADLINE_S).offset >= 1
 
 
@@ -118,8 +118,8 @@ def test_a_future_from_before_the_fork_is_refused_in_the_child_unless_it_was_don
         done = producer.send("t", b"done", partition=0)
         producer.flush()
         pending = producer.send("t", b"pending", partition=0)
-        told = in_child(lambda: (done.get(30).topic, pending.is_done))
-        assert told == "('t', False)"
+        outcome = in_child(lambda: (done.get(30).topic, pending.is_done))
+        assert outcome == "('t', False)"
         for wait in (lambda: pending.get(), lambda: pending.get(30)):
             assert "belongs to the parent process" in in_child(wait)
         producer.flush()
@@ -167,7 +167,7 @@ def consumer_partitions(topic: str) -> list[Any]:
 
 
 def test_a_fork_in_the_middle_of_send_does_not_hang_although_another_thread_holds_the_lock(served: str) -> None:
-    told: list[str] = []
+    outcomes: list[str] = []
 
     def serialize(value: str) -> bytes:
         if value == "fork":
@@ -197,12 +197,12 @@ def test_a_fork_in_the_middle_of_send_does_not_hang_although_another_thread_hold
         os.close(writer)
         (child,) = children
         if select.select([reader], [], [], DEADLINE_S)[0]:
-            told.append(os.read(reader, 65536).decode())
+            outcomes.append(os.read(reader, 65536).decode())
         else:
             os.kill(child, signal.SIGKILL)
         os.close(reader)
         os.waitpid(child, 0)
-        assert "belongs to the parent process" in told[0]
+        assert "belongs to the parent process" in outcomes[0]
         assert future.get(DEADLINE_S).topic == "t"
 
 
@@ -237,11 +237,11 @@ def test_processes_of_multiprocessing_make_producers_of_their_own_beside_the_par
         workers = [context.Process(target=work, args=(producer, served, results)) for _ in range(2)]
         for worker in workers:
             worker.start()
-        told = [results.get(timeout=DEADLINE_S) for _ in workers]
+        outcomes = [results.get(timeout=DEADLINE_S) for _ in workers]
         for worker in workers:
             worker.join(DEADLINE_S)
         assert [worker.exitcode for worker in workers] == [0, 0]
-        assert told == [("refused", "t")] * 2
+        assert outcomes == [("refused", "t")] * 2
         assert producer.send("t", b"after").get(DEADLINE_S).topic == "t"
 
 
@@ -278,8 +278,8 @@ def test_other_clients_refuse_to_be_used_in_the_child_and_go_on_in_the_parent(se
     try:
         uses[0](client)
         for use in uses:
-            told = in_child(lambda use=use: use(client))  # type: ignore[misc]
-            assert "parent process" in told and "make a new one in the child" in told, told
+            outcome = in_child(lambda use=use: use(client))  # type: ignore[misc]
+            assert "parent process" in outcome and "make a new one in the child" in outcome, outcome
         assert in_child(client.close) == "None"
         uses[0](client)
     finally:

@@ -110,17 +110,17 @@ def test_without_metrics_nothing_is_measured() -> None:
 
 
 def test_reporters_get_all_metrics_and_none_breaks_the_producer() -> None:
-    told: list[Any] = []
+    reported: list[Any] = []
 
     class Reporter(AbstractMetricsReporter):
         def configure(self, configs: Any) -> None:
-            told.append(("configure", configs["linger_ms"], [name for name in configs if "password" in name]))
+            reported.append(("configure", configs["linger_ms"], [name for name in configs if "password" in name]))
 
         def metric_change(self, metric: KafkaMetric) -> None:
-            told.append(metric)
+            reported.append(metric)
 
         def close(self) -> None:
-            told.append("close")
+            reported.append("close")
 
     class Broken(AbstractMetricsReporter):
         def metric_change(self, metric: KafkaMetric) -> None:
@@ -129,10 +129,10 @@ def test_reporters_get_all_metrics_and_none_breaks_the_producer() -> None:
     with producer_in_memory(metric_reporters=[Broken, Reporter], linger_ms=3) as rig:
         rig.producer.send("t", b"x")
         rig.flush()
-        (sent,) = (m for m in told[1:] if m.metric_name.name == "record-send-total")
+        (sent,) = (m for m in reported[1:] if m.metric_name.name == "record-send-total")
         assert sent.value() == 1
-    assert told[0] == ("configure", 3, [])
-    assert told[-1] == "close"
+    assert reported[0] == ("configure", 3, [])
+    assert reported[-1] == "close"
 
 
 def test_a_rate_is_of_the_last_windows_and_old_ones_are_dropped_whole() -> None:

@@ -135,5 +135,5 @@ def test_a_command_says_it_in_one_line(secured: Secured, tmp_path, capsys) -> No
     file = tmp_path / "client.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     assert main(["check-version", address, "--config", str(file)]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "Invalid username or password" in said and "wr0ng" not in said
+    errors = capsys.readouterr().err
+    assert errors.count("\n") == 1 and "Invalid username or password" in errors and "wr0ng" not in errors

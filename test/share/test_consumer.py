@@ -194,14 +194,14 @@ def test_records_whose_locks_ran_out_unpolled_are_not_returned_any_more(group: G
 def test_what_is_accepted_after_its_lock_has_ended_is_reported_by_commit_and_the_callback(bootstrap: str) -> None:
     group = Group(bootstrap, "accepted-too-late", lock_ms=4000)
     group.put(b"a", b"b")
-    told: list[tuple[dict[TopicPartition, set[int]], Exception | None]] = []
-    consumer = group.member(acknowledgement_commit_callback=lambda offsets, error: told.append((offsets, error)))
+    outcomes: list[tuple[dict[TopicPartition, set[int]], Exception | None]] = []
+    consumer = group.member(acknowledgement_commit_callback=lambda offsets, error: outcomes.append((offsets, error)))
     records = take(consumer, 2)
     until(lambda: all(record.lost for record in records), meanwhile=lambda: consumer._host.call(lambda: None))
     partition = TopicPartition(group.name, 0)
     outcome = consumer.commit(10_000)
     assert list(outcome) == [partition] and isinstance(outcome[partition], InvalidRecordStateError)
-    assert told == [({partition: {0, 1}}, outcome[partition])]
+    assert outcomes == [({partition: {0, 1}}, outcome[partition])]
     assert [record.delivery_count for record in take(consumer, 2)] == [2, 2]
     assert consumer.commit(10_000) == {partition: None}, "and of what came again, what became of that"
     group.close()
@@ -385,17 +385,17 @@ def test_a_record_of_another_consumer_is_an_error_and_nothing_is_acknowledged(gr
 
 def test_the_commit_callback_is_called_in_the_polling_thread_with_the_offsets_of_each_partition(group: Group) -> None:
     group.put(b"0", b"1", b"2")
-    told: list[tuple[dict[TopicPartition, set[int]], Exception | None, int]] = []
+    outcomes: list[tuple[dict[TopicPartition, set[int]], Exception | None, int]] = []
     consumer = group.member(
         share_acknowledgement_mode="explicit",
-        acknowledgement_commit_callback=lambda offsets, error: told.append((offsets, error, threading.get_ident())),
+        acknowledgement_commit_callback=lambda offsets, error: outcomes.append((offsets, error, threading.get_ident())),
     )
     partition = TopicPartition(group.name, 0)
     for record in take(consumer, 3):
         consumer.acknowledge_offset(record.topic, record.partition, record.offset)
     consumer.commit(10_000)
-    assert {offset for offsets, _, _ in told for offset in offsets[partition]} == {0, 1, 2}
-    assert {(error, thread) for _, error, thread in told} == {(None, threading.get_ident())}
+    assert {offset for offsets, _, _ in outcomes for offset in offsets[partition]} == {0, 1, 2}
+    assert {(error, thread) for _, error, thread in outcomes} == {(None, threading.get_ident())}
     later: list[object] = []
     consumer.set_acknowledgement_commit_callback(lambda *what: later.append(what))
     group.put(b"3")

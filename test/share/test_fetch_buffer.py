@@ -160,8 +160,8 @@ def test_the_loop_is_notified_once_for_all_acknowledgements_until_it_takes_them(
     assert inbox.acknowledge_later(record(1), AcknowledgeType.ACCEPT)
     assert not inbox.acknowledge_later(record(2), AcknowledgeType.ACCEPT)
     assert not inbox.acknowledge_later(record(3), AcknowledgeType.RELEASE)
-    said = [([each.offset for each in records], kind) for records, kind in inbox.take_acknowledgements()]
-    assert said == [([1, 2], AcknowledgeType.ACCEPT), ([3], AcknowledgeType.RELEASE)]
+    acknowledgements = [([each.offset for each in records], kind) for records, kind in inbox.take_acknowledgements()]
+    assert acknowledgements == [([1, 2], AcknowledgeType.ACCEPT), ([3], AcknowledgeType.RELEASE)]
     assert inbox.acknowledge_later(record(3), AcknowledgeType.RENEW)
 
 

@@ -129,7 +129,7 @@ def test_what_was_fetched_while_paused_is_handed_out_after_resume_on_a_loop(worl
 
 
 def test_look_ups_of_committed_offsets_that_will_be_tried_again_are_no_error_of_the_users() -> None:
-    told: list[KafkaError] = []
+    errors: list[KafkaError] = []
     again: list[float] = []
     client = SimpleNamespace(
         retry_backoff=Backoff(0.1, 1.0, Fixed(0.5)),
@@ -137,11 +137,11 @@ def test_look_ups_of_committed_offsets_that_will_be_tried_again_are_no_error_of_
     )
     driver: Any = SimpleNamespace(client=client)
     starts = InitialOffsets.__new__(InitialOffsets)
-    starts._driver, starts._client, starts._on_trouble = driver, client, told.append  # type: ignore[assignment]
+    starts._driver, starts._client, starts._on_trouble = driver, client, errors.append  # type: ignore[assignment]
     partitions = [TopicPartition("t", number) for number in range(3)]
     denied = TopicAuthorizationFailedError()
     starts._complain(dict(zip(partitions, (KafkaTimeoutError(), UnknownMemberIdError(), denied), strict=True)))
-    assert told == [denied]
+    assert errors == [denied]
     assert again
 
 

@@ -87,8 +87,8 @@ class Cluster:
 
     def leads(self, partition: TopicPartition, node_id: int) -> bool:
         """Whether the broker itself knows that it leads, which it may learn later than the metadata tells it."""
-        wanted = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.partition, timestamp=-1)
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[wanted])
+        partition_request = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition.partition, timestamp=-1)
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=partition.topic, partitions=[partition_request])
         future = self.client.request(node_id, ListOffsetsRequest(replica_id=-1, topics=[topic]))
         self.client.poll(future=future)
         return future.result().topics[0].partitions[0].error_code == 0

@@ -105,19 +105,19 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell what is reported at the end to the process that reports."""
-    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if told is not None:
-        told["included"] = sorted(session.config.stash.get(_INCLUDED, ()))
-        told["starts_s"] = list(starts_s())
+    worker_output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if worker_output is not None:
+        worker_output["included"] = sorted(session.config.stash.get(_INCLUDED, ()))
+        worker_output["starts_s"] = list(starts_s())
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
     """What a process of several had counts for the run."""
-    told = getattr(node, "workeroutput", {})
+    worker_output = getattr(node, "workeroutput", {})
     stash = node.config.stash
-    stash.setdefault(_INCLUDED, set()).update(told.get("included", ()))
-    stash.setdefault(_STARTS_S, []).extend(told.get("starts_s", ()))
+    stash.setdefault(_INCLUDED, set()).update(worker_output.get("included", ()))
+    stash.setdefault(_STARTS_S, []).extend(worker_output.get("starts_s", ()))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

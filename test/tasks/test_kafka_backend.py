@@ -158,9 +158,9 @@ def test_enqueueing_where_no_worker_can_run_is_reported_once(release: str, caplo
             for queue in ("default", "mail"):
                 app.backend().route(queue, True)
         app.close()
-    told = [record.getMessage() for record in caplog.records if "share groups" in record.getMessage()]
-    assert len(told) == 1
-    assert "workers need share groups to run the enqueued jobs" in told[0]
+    lines = [record.getMessage() for record in caplog.records if "share groups" in record.getMessage()]
+    assert len(lines) == 1
+    assert "workers need share groups to run the enqueued jobs" in lines[0]
 
 
 def test_where_topics_are_not_to_be_made_no_broker_has_to_be_able_to() -> None:
@@ -333,8 +333,8 @@ def test_an_error_of_one_group_is_not_that_of_another(caplog: pytest.LogCaptureF
         caplog.clear()
         begin(places, groups="abc")
         assert set(places.begun) == {"c"}
-        told = [line.partition(", it starts where")[0] for line in caplog.messages]
-        assert sorted(told) == [
+        lines = [line.partition(", it starts where")[0] for line in caplog.messages]
+        assert sorted(lines) == [
             "could not set the start offsets of group a",
             "could not set the start offsets of group b",
         ]

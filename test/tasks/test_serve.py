@@ -132,11 +132,11 @@ def test_the_error_handler_of_a_thread_that_is_stuck_is_called_once_at_its_hard_
 ) -> None:
     gate = threading.Event()
     threads: list[threading.Thread] = []
-    told: list[tuple[str, object, int | None, str, str]] = []
+    calls: list[tuple[str, object, int | None, str, str]] = []
 
     @app.error_handler
     def note(job: FinishedJob, kill_signal: int | None, exc_info: Any) -> None:
-        told.append((job.id, job.args, kill_signal, exc_info[0].__name__, str(exc_info[1])))
+        calls.append((job.id, job.args, kill_signal, exc_info[0].__name__, str(exc_info[1])))
 
     @app.task(timeout=0.5)
     def stuck(number: int) -> None:
@@ -147,10 +147,10 @@ def test_the_error_handler_of_a_thread_that_is_stuck_is_called_once_at_its_hard_
     run.gate.set()
     job = stuck.delay(7)
     run.run(
-        (lambda: told, gate.set),
+        (lambda: calls, gate.set),
         (lambda: not threads[0].is_alive(), send(signal.SIGTERM)),
     )
-    assert told == [(job.id, [7], None, "TimeLimit", "it ran for longer than its timeout of 0.5 s")]
+    assert calls == [(job.id, [7], None, "TimeLimit", "it ran for longer than its timeout of 0.5 s")]
 
 
 def test_sigttin_and_sigttou_change_the_number_of_slots(app: App, backend: FakeBackend) -> None:

@@ -521,8 +521,8 @@ def test_a_flood_of_records_that_are_no_jobs_is_some_lines_of_log_and_a_count(
     assert len(caplog.records) < 20
     process.worker.stop()
     bench.settle()
-    told = [record.getMessage() for record in caplog.records]
-    assert any(line.startswith(f"suppressed {3000 - 10} similar lines") for line in told)
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith(f"suppressed {3000 - 10} similar lines") for line in lines)
 
 
 def test_a_record_that_the_dead_topic_does_not_take_is_there_without_what_it_held(bench: Bench) -> None:
@@ -577,12 +577,12 @@ def test_an_unknown_task_is_reported_once_with_how_long_its_job_waits_and_what_t
     Process(bench, inline=True)
     with caplog.at_level(logging.WARNING, "kafka.tasks.admission"):
         bench.settle()
-        told = [record.getMessage() for record in caplog.records]
-        assert [text.split(":")[0] for text in told] == [
+        lines = [record.getMessage() for record in caplog.records]
+        assert [text.split(":")[0] for text in lines] == [
             "unknown task 'new.task'", "unknown task 'other.task'"
         ]  # fmt: skip
-        assert f"job {first.id} waits for a worker that declares it" in told[0]
-        assert "fails in about 7 s if there is none; import the module" in told[0]
+        assert f"job {first.id} waits for a worker that declares it" in lines[0]
+        assert "fails in about 7 s if there is none; import the module" in lines[0]
         bench.pass_time(30)
     assert len([record for record in caplog.records if "unknown task" in record.getMessage()]) == 2
 

@@ -190,17 +190,17 @@ def test_an_answer_that_makes_no_sense_is_reported_and_clients_go_on(broker: Emb
     with contextlib.closing(
         KafkaConsumer(topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest")
     ) as consumer:
-        told: list[type[BaseException]] = []
+        errors: list[type[BaseException]] = []
         while len(found) < 4:
             try:
                 batches = consumer.poll(timeout_ms=10_000)
             except (CorruptRecordError, KafkaProtocolError) as error:
-                told.append(type(error))
+                errors.append(type(error))
                 continue
             assert batches, "what was told once does not end it"
             found += [record.value for batch in batches.values() for record in batch]
     assert found == [b"0", b"1", b"2", b"3"], "whether the second one was written was not known; it was"
-    assert set(told) == {CorruptRecordError, KafkaProtocolError}
+    assert set(errors) == {CorruptRecordError, KafkaProtocolError}
 
 
 def test_a_share_consumer_finds_its_coordinator_again(broker: EmbeddedBroker, topic: str) -> None:

@@ -214,8 +214,8 @@ def test_a_request_has_so_many_elements_or_bytes_of_text_and_no_more() -> None:
 def test_a_uuid_counts_as_an_element_of_a_request() -> None:
     def ask_for(topics: int, version: int) -> bytes:
         def one(number: int) -> FetchRequest.FetchTopic:
-            wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
-            return FetchRequest.FetchTopic(topic_id=UUID(int=1 + number), partitions=[wanted])
+            partition_request = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+            return FetchRequest.FetchTopic(topic_id=UUID(int=1 + number), partitions=[partition_request])
 
         return encode(FetchRequest(max_wait_ms=0, min_bytes=0, topics=list(map(one, range(topics)))), version)
 

@@ -47,10 +47,10 @@ class HandGroup:
 
     def join(self, member: str, *topics: str, **fields: object) -> ConsumerHeartbeatResult:
         names = frozenset(topics or (() if "regex" in fields else ("t",)))
-        wanted = ConsumerHeartbeat(
+        heartbeat = ConsumerHeartbeat(
             member, 0, rebalance_timeout_ms=20_000, topics=names, owned=frozenset()
         )._replace(**fields)  # type: ignore[arg-type]
-        return self._send(wanted)
+        return self._send(heartbeat)
 
     def beat(self, member: str, epoch: int | None = None, **fields: object) -> ConsumerHeartbeatResult:
         """Epoch: the member's, unless said otherwise."""

@@ -174,7 +174,7 @@ def fetch(
     stable: bool = False,
 ) -> OffsetFetchRequest:
     """For version 8 and 9."""
-    wanted = OffsetFetchRequest.OffsetFetchRequestGroup(
+    group_request = OffsetFetchRequest.OffsetFetchRequestGroup(
         group_id=group,
         member_id=member,
         member_epoch=epoch,
@@ -182,7 +182,7 @@ def fetch(
         if topic is None
         else [OffsetFetchRequest.OffsetFetchRequestTopics(name=topic, partition_indexes=list(partitions))],
     )
-    return OffsetFetchRequest(groups=[wanted], require_stable=stable)
+    return OffsetFetchRequest(groups=[group_request], require_stable=stable)
 
 
 def offsets(answer: OffsetFetchResponse) -> list[int]:

@@ -72,10 +72,10 @@ class Hand:
         may_skip: bool = True,
     ) -> JoinGroupResult | None:
         self.answers.pop(callback, None)
-        wanted = ClassicJoinRequest(
+        join = ClassicJoinRequest(
             member, instance, "c", "/h", kind, protocols, session_ms, rebalance_ms, known, may_skip
         )
-        self.group.join(wanted, callback, self.now)
+        self.group.join(join, callback, self.now)
         self.take()
         answer = self.answers.get(callback)
         assert answer is None or isinstance(answer, JoinGroupResult)

@@ -40,10 +40,10 @@ WITH_RACK: Protocols = (("range", b"\x00\x03" + RANGE[0][1][2:] + bytes.fromhex(
 def join(
     hand: HandGroup, member: str = "", instance: str | None = None, protocols: Protocols = RANGE, **more: Any
 ) -> JoinGroupResult:
-    wanted = ClassicJoinRequest(member, instance, "c", "/h", "consumer", protocols, 10_000, 20_000, False)._replace(
+    join = ClassicJoinRequest(member, instance, "c", "/h", "consumer", protocols, 10_000, 20_000, False)._replace(
         **more
     )
-    return migration.classic_join(hand.group, wanted, "new", hand.now)
+    return migration.classic_join(hand.group, join, "new", hand.now)
 
 
 def sync(

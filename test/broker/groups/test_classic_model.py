@@ -106,10 +106,10 @@ class ClassicModel(RuleBasedStateMachine):
             return
         client.owns = frozenset()  # whoever joins has let go (the eager protocol)
         instance = "i" if name == "static" else None
-        wanted = ClassicJoinRequest(
+        join = ClassicJoinRequest(
             client.member_id, instance, name, "/h", "consumer", (("range", b""),), session, 6000, known, True
         )
-        self.group.join(wanted, self.callback(name), self.now)
+        self.group.join(join, self.callback(name), self.now)
         self.deliver()
 
     @rule(name=NAME)
@@ -123,8 +123,8 @@ class ClassicModel(RuleBasedStateMachine):
                 owner = client.members[number % len(client.members)]
                 assigned[owner] = assigned.get(owner, b"") + bytes([number])
         instance = "i" if name == "static" else None
-        wanted = ClassicSyncRequest(client.member_id, instance, client.generation, "consumer", "range", assigned)
-        self.group.sync(wanted, self.callback(name), self.now)
+        sync = ClassicSyncRequest(client.member_id, instance, client.generation, "consumer", "range", assigned)
+        self.group.sync(sync, self.callback(name), self.now)
         self.deliver()
 
     @rule(name=NAME)

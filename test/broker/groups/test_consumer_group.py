@@ -48,8 +48,8 @@ def test_a_second_member_gets_nothing_before_the_first_has_let_go() -> None:
     hand.advance(1.1)
     assert hand.join("b").assignment == frozenset()
     assert hand.group.state == "Reconciling"
-    told = hand.beat("a")
-    assert (told.epoch, hand.numbers("a")) == (2, [0, 1])
+    response = hand.beat("a")
+    assert (response.epoch, hand.numbers("a")) == (2, [0, 1])
     for _ in range(3):
         assert hand.beat("b").assignment is None
     assert hand.obey("a").epoch == 3

@@ -65,7 +65,7 @@ class ConsumerModel(RuleBasedStateMachine):
             self.count += 1
             client.member_id = f"{name}{self.count}"
         client.fenced()
-        wanted = ConsumerHeartbeat(
+        heartbeat = ConsumerHeartbeat(
             client.member_id,
             JOIN_EPOCH,
             "i" if name == "static" else None,
@@ -75,7 +75,7 @@ class ConsumerModel(RuleBasedStateMachine):
             assignor=assignor,
             owned=frozenset(),
         )
-        self.send(client, wanted)
+        self.send(client, heartbeat)
 
     @rule(name=NAME, lost=st.booleans(), obeys=st.booleans(), silent=st.booleans())
     def beat(self, name: str, lost: bool, obeys: bool, silent: bool) -> None:

@@ -33,8 +33,8 @@ def test_a_member_is_at_a_target_when_it_has_all_of_it() -> None:
 
 def test_a_join_asks_for_what_the_newest_version_has() -> None:
     """JoinGroup 4 (KIP-394) and 9 (KIP-814); a refused one has generation -1."""
-    wanted = ClassicJoinRequest("", None, "c", "/h", "consumer", (("range", b""),), 10_000, 20_000)
-    assert (wanted.needs_known_id, wanted.may_skip_assignment) == (True, True)
+    join = ClassicJoinRequest("", None, "c", "/h", "consumer", (("range", b""),), 10_000, 20_000)
+    assert (join.needs_known_id, join.may_skip_assignment) == (True, True)
     refused = JoinGroupResult(MemberIdRequiredError, "m")
     assert (refused.generation, refused.leader, refused.skip_assignment, refused.members) == (-1, "", False, ())
 

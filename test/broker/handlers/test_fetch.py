@@ -223,8 +223,8 @@ def test_each_start_raises_leader_epochs_by_two(three_epochs: HandBroker) -> Non
 
 
 def test_partitions_that_are_added_begin_at_epoch_0(three_epochs: HandBroker) -> None:
-    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=3, assignments=None)
-    three_epochs.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=0, validate_only=False))
+    topic_request = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=3, assignments=None)
+    three_epochs.ask(CreatePartitionsRequest(topics=[topic_request], timeout_ms=0, validate_only=False))
     three_epochs.restart()
     answer = three_epochs.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]))
     assert [one.leader_epoch for one in answer.topics[0].partitions] == [6, 6, 2]
@@ -246,8 +246,8 @@ def test_epochs_end_where_the_next_one_begins(
     three_epochs: HandBroker, epoch: int, answer: tuple[int, int]
 ) -> None:
     E = OffsetForLeaderEpochRequest
-    wanted = E.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
-    request = E(topics=[E.OffsetForLeaderTopic(topic="t", partitions=[wanted])])
+    partition_request = E.OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
+    request = E(topics=[E.OffsetForLeaderTopic(topic="t", partitions=[partition_request])])
     found = three_epochs.ask(request, 4).topics[0].partitions[0]
     assert (found.error_code, found.leader_epoch, found.end_offset) == (0, *answer)
 

@@ -48,8 +48,8 @@ def commit(
 def old_fetch(
     hand: HandBroker, version: int, group: str = "g", every: bool = False
 ) -> list[tuple[int, int, str | None]]:
-    wanted = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
-    answer = hand.ask(OffsetFetchRequest(group_id=group, topics=None if every else [wanted]), version)
+    topic_request = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
+    answer = hand.ask(OffsetFetchRequest(group_id=group, topics=None if every else [topic_request]), version)
     rows = [row for topic in answer.topics for row in topic.partitions]
     return [(row.partition_index, row.committed_offset, row.metadata) for row in rows]
 
@@ -76,10 +76,10 @@ def test_offsets_are_fetched_in_every_old_version(hand: HandBroker, version: int
 def test_several_groups_are_fetched_at_once(hand: HandBroker, version: int) -> None:
     topic_id = hand.create_topic("t", 2)
     commit(hand, 7)
-    wanted = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=[0, 1])
+    topic_request = OffsetFetchRequest.OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=[0, 1])
     request = OffsetFetchRequest(
         groups=[
-            OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[wanted]),
+            OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[topic_request]),
             OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None),
             OffsetFetchRequest.OffsetFetchRequestGroup(group_id="nobody", topics=None),
         ]

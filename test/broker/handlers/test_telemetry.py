@@ -81,8 +81,8 @@ def test_all_subscriptions_that_match_are_put_together_at_the_shortest_interval(
     subscribe(hand, "a", metrics="m.,n.", interval_ms="5000")
     subscribe(hand, "b", metrics="n.,o.", interval_ms="2000", match="client_id=ha.*")
     subscribe(hand, "c", metrics="p.", interval_ms="100", match="client_id=other")
-    told = get(hand)
-    assert (told.requested_metrics, told.push_interval_ms) == (["m.", "n.", "o."], 2000)
+    subscription = get(hand)
+    assert (subscription.requested_metrics, subscription.push_interval_ms) == (["m.", "n.", "o."], 2000)
     subscribe(hand, "d", metrics="*")
     hand.now += 2
     assert get(hand).requested_metrics == ["*"]
@@ -134,9 +134,9 @@ def test_a_push_for_another_subscription_is_refused_and_the_client_may_ask_at_on
     subscribe(hand, metrics="n.")
     assert push(hand, number) == 117
     hand.now += 0.001
-    told = get(hand)
-    assert told.error_code == 0 and told.requested_metrics == ["n."]
-    assert push(hand, told.subscription_id) == 0
+    subscription = get(hand)
+    assert subscription.error_code == 0 and subscription.requested_metrics == ["n."]
+    assert push(hand, subscription.subscription_id) == 0
 
 
 def test_an_unknown_compression_too_many_bytes_and_damage_are_refused(hand: HandBroker) -> None:
@@ -202,16 +202,16 @@ def test_a_push_without_metrics_is_taken_and_not_kept(hand: HandBroker) -> None:
 def test_a_broker_that_was_not_asked_to_neither_lists_nor_serves_it(tmp_path: Path) -> None:
     plain = HandBroker(tmp_path)
     try:
-        told = {row.api_key for row in plain.ask(VERSIONS).api_keys}
-        assert 74 in told and not told & {71, 72}
+        api_keys = {row.api_key for row in plain.ask(VERSIONS).api_keys}
+        assert 74 in api_keys and not api_keys & {71, 72}
         assert plain.send(GetTelemetrySubscriptionsRequest(client_instance_id=ID), 0).hang_up
     finally:
         plain.broker.close()
 
 
 def test_a_broker_that_was_asked_to_lists_version_0_of_both(hand: HandBroker) -> None:
-    told = {row.api_key: (row.min_version, row.max_version) for row in hand.ask(VERSIONS).api_keys}
-    assert told[71] == told[72] == (0, 0)
+    versions_by_key = {row.api_key: (row.min_version, row.max_version) for row in hand.ask(VERSIONS).api_keys}
+    assert versions_by_key[71] == versions_by_key[72] == (0, 0)
 
 
 def test_a_release_before_telemetry_cannot_have_it(tmp_path: Path) -> None:

@@ -167,8 +167,8 @@ def grow(
     assignments = None
     if brokers is not None:
         assignments = [CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=ids) for ids in brokers]
-    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
-    request = CreatePartitionsRequest(topics=[wanted], timeout_ms=0, validate_only=validate_only)
+    topic_request = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
+    request = CreatePartitionsRequest(topics=[topic_request], timeout_ms=0, validate_only=validate_only)
     return hand.ask(request).results[0].error_code
 
 
@@ -199,9 +199,9 @@ def test_an_unknown_topic_does_not_grow(hand: HandBroker) -> None:
 
 
 def cut(hand: HandBroker, offset: int, name: str = "t", partition: int = 0) -> tuple[int, int]:
-    wanted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=offset)
+    partition_request = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=offset)
     request = DeleteRecordsRequest(
-        topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=name, partitions=[wanted])], timeout_ms=0
+        topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=name, partitions=[partition_request])], timeout_ms=0
     )
     answer = hand.ask(request).topics[0].partitions[0]
     return answer.error_code, answer.low_watermark
@@ -269,8 +269,8 @@ def test_nothing_about_one_topic_walks_all_of_them(hand: HandBroker, monkeypatch
     hand.produce("t.1", batch())
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t.1")])
     assert hand.ask(asked).topics[0].error_code == 0
-    wanted = CreatePartitionsRequest.CreatePartitionsTopic(name="t.1", count=2, assignments=None)
-    grown = hand.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=0, validate_only=False))
+    topic_request = CreatePartitionsRequest.CreatePartitionsTopic(name="t.1", count=2, assignments=None)
+    grown = hand.ask(CreatePartitionsRequest(topics=[topic_request], timeout_ms=0, validate_only=False))
     assert grown.results[0].error_code == 0
     state = DeleteTopicsRequest.DeleteTopicState(name="t.1")
     assert hand.ask(DeleteTopicsRequest(topics=[state], timeout_ms=0)).responses[0].error_code == 0

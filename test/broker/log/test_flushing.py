@@ -238,16 +238,16 @@ def test_an_error_is_reported_to_its_owner_and_to_waiting_calls_and_is_not_retri
         sync(fd)
 
     monkeypatch.setattr(os, "fsync", faulty)
-    told: list[KafkaStorageError | None] = []
+    outcomes: list[KafkaStorageError | None] = []
     flusher.mark_dirty(bad)
     flusher.mark_dirty(good)
-    flusher.add_waiter(told.append)
+    flusher.add_waiter(outcomes.append)
     with pytest.raises(KafkaStorageError, match="cannot sync .*bad0"):
         flusher.sync()
     assert len(bad.ends) == 1
     assert "Input/output" in str(bad.ends[0])
     assert good.ends == [None]
-    assert [type(error) for error in told] == [KafkaStorageError]
+    assert [type(error) for error in outcomes] == [KafkaStorageError]
     flusher.sync()
     assert len(bad.ends) == 1
 

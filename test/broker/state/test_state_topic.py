@@ -124,10 +124,10 @@ def test_an_internal_topic_is_made_at_its_first_use_as_kafka_makes_it(hand: Hand
         hand.broker.state.topic(name).append(0, [(K + b"k", b"v")])
         found = described(hand, name)
         assert (found.error_code, found.is_internal, len(found.partitions)) == (0, True, 50)
-    wanted = DescribeConfigsRequest.DescribeConfigsResource(
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=2, resource_name=SHARE_GROUP_STATE, configuration_keys=None
     )
-    configs = hand.ask(DescribeConfigsRequest(resources=[wanted])).results[0].configs
+    configs = hand.ask(DescribeConfigsRequest(resources=[resource])).results[0].configs
     assert {one.name: one.value for one in configs if one.config_source == 1} == {
         "cleanup.policy": "delete",
         "compression.type": "producer",
@@ -148,16 +148,16 @@ def test_a_client_that_asks_for_an_internal_topic_gets_it_made_as_kafka_makes_it
 def test_a_client_may_delete_an_internal_topic_and_make_it_anew(hand: HandBroker) -> None:
     topic = hand.broker.state.topic(CONSUMER_OFFSETS)
     topic.append(0, [(K + b"k", b"v")])
-    told: list[str] = []
-    topic.add_deletion_listener(lambda: told.append("deleted"))
+    events: list[str] = []
+    topic.add_deletion_listener(lambda: events.append("deleted"))
     gone = DeleteTopicsRequest.DeleteTopicState(name=CONSUMER_OFFSETS)
     assert hand.ask(DeleteTopicsRequest(topics=[gone], timeout_ms=1000)).responses[0].error_code == 0
-    assert told == ["deleted"]
+    assert events == ["deleted"]
     assert replayed(hand.broker, CONSUMER_OFFSETS) == []
-    wanted = CreateTopicsRequest.CreatableTopic(
+    topic_request = CreateTopicsRequest.CreatableTopic(
         name=CONSUMER_OFFSETS, num_partitions=2, replication_factor=1, assignments=[], configs=[]
     )
-    assert hand.ask(CreateTopicsRequest(topics=[wanted])).topics[0].error_code == 0
+    assert hand.ask(CreateTopicsRequest(topics=[topic_request])).topics[0].error_code == 0
     assert topic.partitions == 2
     topic.append(topic.partition_of("g"), [(K + b"k", b"w")])
     hand.restart()

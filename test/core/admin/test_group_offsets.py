@@ -77,8 +77,8 @@ def test_offsets_of_all_partitions_or_of_some_are_asked_for_with_names(wanted: A
     assert (send.target, send.min_version, send.max_version) == (7, 8, 9)
     request: Any = send.request
     ((group,),) = (request.groups,)
-    told = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
-    assert (group.group_id, told) == ("g", topics)
+    requested = None if group.topics is None else [(topic.name, topic.partition_indexes) for topic in group.topics]
+    assert (group.group_id, requested) == ("g", topics)
     for version in (8, 9):
         encode(request, version)
 
@@ -91,8 +91,8 @@ def test_one_group_is_asked_for_up_to_version_7(wanted: Any, topics: Any, least:
     assert found == {"g": {B: OffsetAndMetadata(5, "", -1)}}
     assert (send.target, send.min_version, send.max_version) == (1, least, 7)
     request: Any = send.request
-    told = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
-    assert (request.group_id, told) == ("g", topics)
+    requested = None if request.topics is None else [(topic.name, topic.partition_indexes) for topic in request.topics]
+    assert (request.group_id, requested) == ("g", topics)
     for version in range(least, 8):
         encode(request, version)
 

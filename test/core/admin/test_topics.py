@@ -116,8 +116,8 @@ def test_what_is_no_topic_to_create_is_refused() -> None:
 def test_the_settings_of_a_new_topic_are_returned_where_the_broker_has_them() -> None:
     answer = created(0, 0, 0)
     config = CreateTopicsResponse.CreatableTopicConfigs
-    told = config(name="retention.ms", value="5", read_only=False, config_source=1, is_sensitive=False)
-    answer.topics[0].configs, answer.topics[1].configs, answer.topics[2].configs = [told], [], None
+    setting = config(name="retention.ms", value="5", read_only=False, config_source=1, is_sensitive=False)
+    answer.topics[0].configs, answer.topics[1].configs, answer.topics[2].configs = [setting], [], None
     found, _ = run(create_topics(["t0", "t1", "t2"], backoff=BACKOFF), answer)
     first, second, third = found["topics"]
     assert first["configs"] == {

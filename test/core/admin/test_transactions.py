@@ -156,8 +156,8 @@ class Cluster(Brokers):
         partition = answer.WritableTxnMarkerPartitionResult(
             partition_index=topic.partition_indexes[0], error_code=code
         )
-        told = answer.WritableTxnMarkerTopicResult(name=topic.name, partitions=[partition])
-        return answer(markers=[answer.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=[told])])
+        topic_result = answer.WritableTxnMarkerTopicResult(name=topic.name, partitions=[partition])
+        return answer(markers=[answer.WritableTxnMarkerResult(producer_id=marker.producer_id, topics=[topic_result])])
 
 
 def _state(producer: int, last_ms: float, start: int, coordinator_epoch: int = 0) -> Any:

@@ -35,10 +35,10 @@ def test_each_leader_is_asked_once_and_each_partition_has_an_answer_or_a_reason(
     try:
         dialogue.send([answer, too_old])
     except StopIteration as end:
-        told = end.value
-    assert told[A] == EpochEnd(4, 17)
-    assert isinstance(told[B], UnknownLeaderEpochError)
-    assert told[C] is too_old
+        end_or_error = end.value
+    assert end_or_error[A] == EpochEnd(4, 17)
+    assert isinstance(end_or_error[B], UnknownLeaderEpochError)
+    assert end_or_error[C] is too_old
 
 
 def test_each_leader_has_to_have_its_answer() -> None:

@@ -66,8 +66,8 @@ def test_each_leader_is_asked_for_positions_by_itself() -> None:
 
 def test_each_partition_has_its_own_error_of_a_look_up() -> None:
     rig = Rig(A, B, backoff=lambda failures: float(failures))
-    told = {A: TopicAuthorizationFailedError("t-0"), B: ResolvedOffset(7, -1, -1)}
-    assert rig.fetcher.offsets_received(rig.find(), told, rig.now)
+    results = {A: TopicAuthorizationFailedError("t-0"), B: ResolvedOffset(7, -1, -1)}
+    assert rig.fetcher.offsets_received(rig.find(), results, rig.now)
     assert isinstance(rig.fetcher.positions[A].error, TopicAuthorizationFailedError)
     assert rig.fetcher.positions[B].error is None
     assert rig.asked(rig.fetch()) == {1: 7}
@@ -75,8 +75,8 @@ def test_each_partition_has_its_own_error_of_a_look_up() -> None:
 
 def test_a_look_up_that_failed_for_a_moment_is_made_again_after_a_while_or_at_another_leader_at_once() -> None:
     rig = Rig(A, B, backoff=lambda failures: float(failures))
-    told = {A: ResolvedOffset(7, -1, -1), B: NotLeaderForPartitionError("t-1")}
-    assert rig.fetcher.offsets_received(rig.find(), told, rig.now)
+    results = {A: ResolvedOffset(7, -1, -1), B: NotLeaderForPartitionError("t-1")}
+    assert rig.fetcher.offsets_received(rig.find(), results, rig.now)
     effects = rig.poll()
     assert RefreshFetchMetadata(frozenset({"t"})) in effects
     assert not [effect for effect in effects if isinstance(effect, RequestOffsets)]

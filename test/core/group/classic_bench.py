@@ -209,8 +209,8 @@ class Bench:
         self.metadata(jobs=count)
         if self.asked is None:
             self.subscribe("jobs")
-        said = read_subscription(dict(self.protocol_metadata())[protocol])
-        self.answer(joined(1, "me", "me", {"me": said, **others}, protocol))
+        subscription = read_subscription(dict(self.protocol_metadata())[protocol])
+        self.answer(joined(1, "me", "me", {"me": subscription, **others}, protocol))
         return self
 
     def protocol_metadata(self) -> list[tuple[str, bytes]]:

@@ -111,8 +111,8 @@ class Bench:
         return self.request
 
     def owned_partitions(self) -> dict[UUID, list[int]] | None:
-        said = self.request.topic_partitions
-        return None if said is None else {each.topic_id: each.partitions for each in said}
+        topic_partitions = self.request.topic_partitions
+        return None if topic_partitions is None else {each.topic_id: each.partitions for each in topic_partitions}
 
 
 __all__ = ["BACKOFF_S", "INTERVAL_S", "JOBS", "LOGS", "MAX_POLL_S", "NAMES", "Bench", "Seen", "parts"]

@@ -44,9 +44,9 @@ def test_what_java_says_of_a_member_is_read_as_it_was_meant_and_written_alike() 
             if "subscription" in member:
                 data = bytes.fromhex(member["subscription"])
                 meant = to_member(member).subscription
-                said = read_subscription(data)
+                subscription = read_subscription(data)
                 in_order = meant._replace(topics=tuple(sorted(meant.topics)), owned=tuple(sorted(meant.owned)))
-                assert said == in_order
+                assert subscription == in_order
                 assert write_subscription(meant) == data
                 read += 1
     assert read > 50

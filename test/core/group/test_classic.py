@@ -318,8 +318,8 @@ def test_a_cooperative_member_keeps_what_it_owns_and_says_so() -> None:
     bench = cooperative(0, 1)
     bench.poll(BEAT_S)
     assert bench.answer(beat(27)) == []
-    said = read_subscription(bench.protocol_metadata()[0][1])
-    assert (said.owned, said.generation) == (tuple(sorted(parts(0, 1))), 1)
+    subscription = read_subscription(bench.protocol_metadata()[0][1])
+    assert (subscription.owned, subscription.generation) == (tuple(sorted(parts(0, 1))), 1)
     bench.answer(joined(2, protocol="cooperative-sticky"))
     assert bench.answer(synced(0, 1)) == [Assign(parts(0, 1), frozenset())]
     assert not bench.carry_out()

@@ -23,8 +23,8 @@ def test_a_join_says_all_assignors_in_the_users_order_and_both_time_outs() -> No
     assert (request.group_id, request.member_id, request.group_instance_id) == ("g", "", "i")
     assert request.protocol_type == "consumer"
     assert [each.name for each in request.protocols] == ["roundrobin", "range"]
-    said = read_subscription(bytes(request.protocols[0].metadata))
-    assert said == MemberSubscription(("jobs", "logs"), None, (), -1, "here")
+    subscription = read_subscription(bytes(request.protocols[0].metadata))
+    assert subscription == MemberSubscription(("jobs", "logs"), None, (), -1, "here")
     assert bench.asked is not None
     assert bench.asked.timeout_s == MAX_POLL_S + 5, "the broker may hold it for so long, and answer a little later"
     assert bench.member.state_name == "rebalancing"

@@ -83,12 +83,12 @@ def test_what_has_changed_is_sent_once(say: str, changed: dict[str, Any]) -> Non
 def test_a_pattern_that_was_sent_is_removed_with_an_empty_one() -> None:
     """SubscribedTopicRegex: null when it has not changed; version 0 lacks it."""
     found = joined()
-    said = []
+    requests = []
     for pattern in (None, "jo.*", None, "lo.*"):
         found.resend_topics()
-        said.append(found.heartbeat("m", 3, GroupSubscription(frozenset(), pattern), {}).subscribed_topic_regex)
+        requests.append(found.heartbeat("m", 3, GroupSubscription(frozenset(), pattern), {}).subscribed_topic_regex)
         assert found.heartbeat("m", 3, GroupSubscription(frozenset(), pattern), {}).subscribed_topic_regex is None
-    assert said == [None, "jo.*", "", "lo.*"]
+    assert requests == [None, "jo.*", "", "lo.*"]
 
 
 def test_no_rack_is_null() -> None:

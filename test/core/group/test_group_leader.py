@@ -44,8 +44,8 @@ def leading(
     assignor: Fixed, *owned: TopicPartition, looks_at_racks: bool = False, skip_assignment: bool = False
 ) -> GroupLeader:
     """Of a group in which ``me`` reads jobs and ``other`` jobs and logs; ``other`` owns what is given."""
-    said = {"me": MemberSubscription(("jobs",)), "other": MemberSubscription(("jobs", "logs"), None, owned)}
-    answer = joined(1, "me", "me", said, skip_assignment=skip_assignment)
+    subscriptions = {"me": MemberSubscription(("jobs",)), "other": MemberSubscription(("jobs", "logs"), None, owned)}
+    answer = joined(1, "me", "me", subscriptions, skip_assignment=skip_assignment)
     return GroupLeader(answer, assignor, looks_at_racks)
 
 
@@ -62,8 +62,8 @@ def test_topics_that_are_not_known_are_missing_but_for_who_has_nothing_to_assign
 
 def test_every_member_gets_an_assignment_and_no_other() -> None:
     assignor = Fixed({"other": (TopicPartition("jobs", 0),)})
-    told = leading(assignor).assign(picture(jobs=1), EAGER)
-    assert {each.member_id: read_assignment(each.assignment).partitions for each in told} == {
+    assignments = leading(assignor).assign(picture(jobs=1), EAGER)
+    assert {each.member_id: read_assignment(each.assignment).partitions for each in assignments} == {
         "me": (),
         "other": (TopicPartition("jobs", 0),),
     }

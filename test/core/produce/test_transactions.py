@@ -236,8 +236,8 @@ def test_what_initializing_is_refused_for_may_be_asked_again() -> None:
 
 def test_the_error_that_comes_second_changes_nothing() -> None:
     made = machine(TransactionPhase.ABORTABLE_ERROR)
-    told = made.failed(TransactionRequestKind.COMMIT_OFFSETS, TransactionAbortableError("second"))
-    assert isinstance(told, TopicAuthorizationFailedError)
+    error_of_call = made.failed(TransactionRequestKind.COMMIT_OFFSETS, TransactionAbortableError("second"))
+    assert isinstance(error_of_call, TopicAuthorizationFailedError)
     made.failed(TransactionRequestKind.END, InvalidProducerEpochError("x"))
     assert isinstance(made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE), ProducerFencedError)
 
@@ -473,9 +473,9 @@ def test_an_epoch_that_is_needed_already_stays_needed_at_the_end() -> None:
 
 def test_a_transaction_that_the_broker_has_ended_says_so() -> None:
     for error, is_said in ((InvalidTxnStateError("EndTxn"), True), (FATAL, False)):
-        told = machine(TransactionPhase.COMMITTING).failed(TransactionRequestKind.END, error)
-        assert ("longer than transaction_timeout_ms" in str(told)) is is_said
-        assert "close it" in str(told)
+        error_of_call = machine(TransactionPhase.COMMITTING).failed(TransactionRequestKind.END, error)
+        assert ("longer than transaction_timeout_ms" in str(error_of_call)) is is_said
+        assert "close it" in str(error_of_call)
 
 
 def test_an_old_epoch_in_produce_is_found_out_by_the_abort() -> None:
@@ -506,14 +506,14 @@ def test_records_that_an_abort_drops_say_so_or_why() -> None:
 
 
 def test_the_sender_gets_errors_once() -> None:
-    told: list[TransactionPhase] = []
+    phases: list[TransactionPhase] = []
     made = machine(TransactionPhase.IN_TRANSACTION)
-    made.on_error = lambda: told.append(made.state)
+    made.on_error = lambda: phases.append(made.state)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, ABORTABLE)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL)
     made.failed(TransactionRequestKind.ADD_PARTITIONS, FATAL)
-    assert told == [TransactionPhase.ABORTABLE_ERROR, TransactionPhase.FATAL_ERROR]
+    assert phases == [TransactionPhase.ABORTABLE_ERROR, TransactionPhase.FATAL_ERROR]
 
 
 # -- a random walk ----------------------------------------------------------------------------------------------------

@@ -110,9 +110,9 @@ def test_a_cancellation_of_the_tasks_own_is_no_time_limit(bench: Bench) -> None:
 
 
 def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_though_the_coroutine_goes_on(bench: Bench) -> None:
-    told: list[object] = []
-    bench.app.success_handler(lambda job: told.append(job.name))
-    bench.app.error_handler(lambda *seen: told.append(seen))
+    outcomes: list[object] = []
+    bench.app.success_handler(lambda job: outcomes.append(job.name))
+    bench.app.error_handler(lambda *seen: outcomes.append(seen))
     ends = asyncio.Event()
 
     async def stubborn() -> str:
@@ -136,7 +136,7 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_though_the_coroutin
     submit(bench, last)
     assert bench.outcomes(1) == {last: JobSucceeded(b"null")}
     until(lambda: all(job.ran_s > 0.05 for job in jobs))
-    assert told == [last.task.name]  # of the others the worker tells, at their limit
+    assert outcomes == [last.task.name]  # of the others the worker tells, at their limit
     assert bench.pool.statistics()["hard_limits"] == 3
     assert bench.pool.finished() == []
 

@@ -120,8 +120,8 @@ def test_a_child_is_clean_by_every_method(method: str) -> None:
 
 @each_executed
 def test_a_child_uses_the_servers_of_the_worker(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = dataclasses.replace(tasks.app.settings, bootstrap_servers="elsewhere:9092")
-    monkeypatch.setattr(tasks.app, "settings", told)
+    settings = dataclasses.replace(tasks.app.settings, bootstrap_servers="elsewhere:9092")
+    monkeypatch.setattr(tasks.app, "settings", settings)
     with ChildProcesses(method) as processes:
         assert _value(processes.run(processes.start(), tasks.servers)) == "elsewhere:9092"
 
@@ -310,15 +310,15 @@ def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path
 
 def test_a_long_import_is_reported_now_and_then_and_not_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "PROGRESS_S", 0.005)
-    told: list[str] = []
-    with bootstrap.reporting_progress(told.append, "shop:app"):
-        until(lambda: len(told) >= 2)
-    count = len(told)
-    assert told[0].startswith("importing shop:app for ")
+    progress: list[str] = []
+    with bootstrap.reporting_progress(progress.append, "shop:app"):
+        until(lambda: len(progress) >= 2)
+    count = len(progress)
+    assert progress[0].startswith("importing shop:app for ")
     monkeypatch.setattr(bootstrap, "PROGRESS_S", DEADLINE_S)
-    with bootstrap.reporting_progress(told.append, "shop:app"):
+    with bootstrap.reporting_progress(progress.append, "shop:app"):
         pass
-    assert len(told) == count
+    assert len(progress) == count
 
 
 @each_executed

@@ -276,9 +276,9 @@ def test_a_soft_limit_that_is_let_out_is_a_failure_that_a_policy_can_list(thread
 
 
 def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Bench) -> None:
-    told: list[object] = []
-    threads.app.success_handler(told.append)
-    threads.app.error_handler(lambda *seen: told.append(seen))
+    outcomes: list[object] = []
+    threads.app.success_handler(outcomes.append)
+    threads.app.error_handler(lambda *seen: outcomes.append(seen))
     gate = threading.Event()
     stuck = [threads.job(gate.wait, DEADLINE_S, timeout=0.05) for _ in range(2)]
     for job in stuck:
@@ -290,11 +290,11 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Benc
     again = threads.job(lambda: 1)
     threads.pool.submit(again)
     assert threads.outcomes(1) == {again: JobSucceeded(b"1")}
-    assert len(told) == 1
+    assert len(outcomes) == 1
     gate.set()
     until(lambda: sum(t.name == "kafka-task" for t in threading.enumerate()) == 2)
     assert threads.pool.finished() == []
-    assert len(told) == 1  # of the two that were stuck the worker tells, at their limit
+    assert len(outcomes) == 1  # of the two that were stuck the worker tells, at their limit
     assert threads.pool.statistics()["hard_limits"] == 2
 
 

@@ -810,9 +810,9 @@ def test_what_a_failing_child_says_is_reported_once_and_the_last_failure_announc
         bench = Bench(1, plan=fail, breaker_failures=3)
         bench.pass_time(0.5)
         bench.pass_time(2)
-    told = [record.getMessage() for record in caplog.records if "no module named shop" in record.getMessage()]
-    assert [text.partition("; next attempt ")[2] for text in told[:3]] == ["now", "in 1 s", ""]
-    assert all(text.startswith("child failed to start: exit code 69; ") for text in told[:3])
+    lines = [record.getMessage() for record in caplog.records if "no module named shop" in record.getMessage()]
+    assert [text.partition("; next attempt ")[2] for text in lines[:3]] == ["now", "in 1 s", ""]
+    assert all(text.startswith("child failed to start: exit code 69; ") for text in lines[:3])
     assert "no module named shop" in str(bench.pool.degraded)
     assert "next attempt" not in str(bench.pool.degraded)
 
