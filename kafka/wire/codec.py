@@ -25,7 +25,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final, NoReturn, TypeVar
 from uuid import UUID
 
@@ -68,9 +68,13 @@ def decode(cls: type[M], data: bytes | memoryview, version: int) -> M:
     return message
 
 
-def decode_from(cls: type[M], data: bytes | memoryview, position: int, version: int) -> tuple[M, int]:
-    """The message at ``position`` and the position after it."""
-    return reader_for(cls, version)(data, position, len(data))
+def decode_from(
+    cls: type[M], data: bytes | memoryview, position: int, version: int, *, null_is_empty: bool = False
+) -> tuple[M, int]:
+    """The message at ``position`` and the position after it. ``null_is_empty``: read a null array, text or bytes as
+    empty where the version has no null, instead of refusing the message."""
+    reader = _tolerant_reader_for(cls, version) if null_is_empty else reader_for(cls, version)
+    return reader(data, position, len(data))
 
 
 def writer_for(cls: type[Struct], version: int) -> Writer:
@@ -86,6 +90,12 @@ def reader_for(cls: type[Struct], version: int) -> Reader:
     reader = _readers.get((cls, version))
     if reader is None:
         reader = _readers[cls, version] = _compile(ReaderSource(cls, version), cls, version)
+    return reader
+
+
+@cache
+def _tolerant_reader_for(cls: type[Struct], version: int) -> Reader:
+    reader: Reader = _compile(TolerantReaderSource(cls, version), cls, version)
     return reader
 
 
@@ -476,6 +486,7 @@ def _is_plain(value: Struct) -> bool:
 
 class ReaderSource(Source):
     kind = "read"
+    null_is_empty = False
 
     def body(self) -> None:
         self._counts = issubclass(self.cls, Message) and self.cls.is_counted
@@ -552,6 +563,8 @@ class ReaderSource(Source):
             return
         k = self.fresh("k")
         self._read_length(k, compact, "h" if kind == "string" and not array else "i")
+        if self.null_is_empty and not nullable:
+            self.add(f"if {k} == -1: {k} = 0")
         self.add(f"if {k} < 0:")
         self.indent += 1
         if nullable:
@@ -628,6 +641,8 @@ class ReaderSource(Source):
         else:
             j = self.fresh("k")
             self._read_length(j, compact, "h" if kind == "string" else "i")
+            if self.null_is_empty:
+                self.add(f"if {j} == -1: {j} = 0")
             self.add(f"if {j} < 0: corrupt('null in {name}', p)")
             self._sized(x, j, kind, name)
         self.add(f"{items}.append({x})")
@@ -696,6 +711,12 @@ class ReaderSource(Source):
             self.indent -= 1
         self.indent -= 1
         self.add(f"{m}.unknown_tags = {unknown}")
+
+
+class TolerantReaderSource(ReaderSource):
+    """Reads a length of -1 as 0 where null is not allowed."""
+
+    null_is_empty = True
 
 
 # -- compilation ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.groups.consumer_protocol import read_assignment, write_assignment, write_subscription
 from kafka.errors import MemberIdRequiredError
 from kafka.protocol.configs import IncrementalAlterConfigsRequest
 from kafka.protocol.groups import (
@@ -43,7 +42,10 @@ from test.broker.groups.requests import (
     join,
     leave,
     offsets,
+    read_assignment,
     sync,
+    write_assignment,
+    write_subscription,
 )
 from test.broker.raw_client import RawClient
 from test.conformance.readiness import wait_for_coordinator

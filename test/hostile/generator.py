@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.emulation import ApiRange
-from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription
 from kafka.broker.registry import MOST_ELEMENTS
 from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from kafka.protocol.produce import ProduceRequest
@@ -35,6 +34,7 @@ from kafka.records.compression import codec_for
 from kafka.wire.codec import ELEMENT_BYTES, MAX_ELEMENTS, encode
 from kafka.wire.message import IMPLICIT_DEFAULTS, Field, Request, Struct, fields_of
 from test.broker.crash_fuzz import BITS, SENSE
+from test.broker.groups.requests import write_assignment, write_subscription
 from test.records.fuzz import v2_around
 
 LONGEST_TEXT: Final = 32_767

@@ -6,7 +6,6 @@
     migration.py          classic members in consumer groups, and conversion from one type to the other
     records.py            groups as records of ``__consumer_offsets``, and back
     assignors.py          ``range`` and ``uniform``
-    consumer_protocol.py  the subscriptions and assignments of consumers in the classic protocol
     regex.py              subscriptions by regular expression
     timers.py group_settings.py
 

@@ -24,7 +24,6 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from kafka.broker.groups.assignors import java_order
-from kafka.broker.groups.consumer_protocol import PROTOCOL_TYPE, read_subscription
 from kafka.broker.groups.timers import GroupTimeout, MemberTimers
 from kafka.core.states import States
 from kafka.errors import (
@@ -44,6 +43,7 @@ from kafka.errors import (
     UnknownError,
     UnknownMemberIdError,
 )
+from kafka.protocol.consumer_protocol import PROTOCOL_TYPE, ConsumerProtocolSubscription, deserialize
 
 
 class ClassicState(Enum):
@@ -297,7 +297,8 @@ class ClassicRoster:
         topics: set[str] = set()
         for member in self.members.values():
             try:
-                topics.update(read_subscription(member.metadata(self.protocol_name)).topics)
+                data = member.metadata(self.protocol_name)
+                topics.update(deserialize(ConsumerProtocolSubscription, data, null_is_empty=True).topics)
             except KafkaProtocolError:
                 return None
         return frozenset(topics)

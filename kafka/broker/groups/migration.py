@@ -16,7 +16,7 @@ subscription names the partitions that it owns. The classic members alone decide
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from kafka.broker.groups.classic_group import (
@@ -36,13 +36,6 @@ from kafka.broker.groups.consumer_group import (
     DurableGroupState,
     metadata_hash,
 )
-from kafka.broker.groups.consumer_protocol import (
-    PROTOCOL_TYPE,
-    read_assignment,
-    read_subscription,
-    read_version,
-    write_assignment,
-)
 from kafka.broker.groups.timers import GroupTimeout
 from kafka.broker.topics import TopicIdPartition, TopicsImage, by_topic
 from kafka.errors import (
@@ -54,6 +47,14 @@ from kafka.errors import (
     RebalanceInProgressError,
     UnknownError,
     UnknownMemberIdError,
+)
+from kafka.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    deserialize,
+    deserialize_version,
+    serialize,
 )
 
 UPGRADING: Final = frozenset({"upgrade", "bidirectional"})
@@ -78,13 +79,13 @@ def upgraded(group: ClassicGroup, topics: TopicsImage) -> DurableGroupState:
     members: dict[str, ConsumerMember] = {}
     try:
         for one in group.members.values():
-            said = read_subscription(one.metadata(group.protocol_name) or one.protocols[0][1])
-            had = read_assignment(one.assignment)
-            infos = topics.infos(had)
+            data = one.metadata(group.protocol_name) or one.protocols[0][1]
+            said = deserialize(ConsumerProtocolSubscription, data, null_is_empty=True)
+            had = _read_assignment(one.assignment)
             members[one.member_id] = ConsumerMember(
                 one.member_id,
                 one.instance_id,
-                said.rack_id,
+                said.rack_id or None,
                 one.client_id,
                 one.client_host,
                 frozenset(said.topics),
@@ -92,12 +93,7 @@ def upgraded(group: ClassicGroup, topics: TopicsImage) -> DurableGroupState:
                 classic=ClassicMemberMetadata(one.session_timeout_ms, one.protocols),
                 epoch=group.generation,
                 previous_epoch=group.generation,
-                assigned={
-                    (infos[topic].topic_id, number): group.generation
-                    for topic, numbers in had.items()
-                    if topic in infos
-                    for number in numbers
-                },
+                assigned=dict.fromkeys(_known_partitions(had, topics), group.generation),
             )
     except KafkaProtocolError:
         raise GroupIdNotFoundError(
@@ -156,16 +152,40 @@ def downgrade(group: ConsumerGroup, leaving: Collection[str], into: Callable[[],
 
 
 def _classic_assignment(group: ConsumerGroup, member_id: str, member: ClassicMember, protocol: str | None) -> bytes:
-    target: Mapping[str, list[int]] = {
-        name: numbers
-        for topic_id, numbers in by_topic(group.durable.target.get(member_id, frozenset())).items()
-        if (name := group.topics.name_of(topic_id)) is not None
-    }
     try:
-        version = read_version(member.metadata(protocol))
+        version = deserialize_version(member.metadata(protocol))
     except KafkaProtocolError:
         version = 0
-    return write_assignment(target, version)
+    return _write_assignment(group.durable.target.get(member_id, frozenset()), group.topics, version)
+
+
+# -- the bytes of the classic protocol ---------------------------------------------------------------------------------
+
+
+def _read_assignment(data: bytes) -> list[ConsumerProtocolAssignment.TopicPartition]:
+    """Nothing for no bytes. KafkaProtocolError for bytes that are none."""
+    if not data:
+        return []
+    return deserialize(ConsumerProtocolAssignment, data, null_is_empty=True).assigned_partitions
+
+
+def _write_assignment(partitions: Iterable[TopicIdPartition], topics: TopicsImage, version: int) -> bytes:
+    """An assignment without user data, of the topics that exist."""
+    assigned = [
+        ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=numbers)
+        for topic_id, numbers in by_topic(partitions).items()
+        if (name := topics.name_of(topic_id)) is not None
+    ]
+    return serialize(ConsumerProtocolAssignment(assigned_partitions=assigned), version)
+
+
+def _known_partitions(
+    named: Sequence[ConsumerProtocolAssignment.TopicPartition | ConsumerProtocolSubscription.TopicPartition],
+    topics: TopicsImage,
+) -> list[TopicIdPartition]:
+    """The partitions of the named topics that exist."""
+    infos = topics.infos([one.topic for one in named])
+    return [(infos[one.topic].topic_id, number) for one in named if one.topic in infos for number in one.partitions]
 
 
 # -- classic members of a consumer group -------------------------------------------------------------------------------
@@ -180,24 +200,20 @@ def classic_join(group: ConsumerGroup, request: ClassicJoinRequest, new_member_i
     if not request.member_id and request.instance_id is None and request.needs_known_id:
         return JoinGroupResult(MemberIdRequiredError, member_id)
     try:
-        said = read_subscription(request.protocols[0][1])
+        said = deserialize(ConsumerProtocolSubscription, request.protocols[0][1], null_is_empty=True)
     except KafkaProtocolError as error:
         raise UnknownError(str(error)) from None
     member = _find_joining_member(group, request, member_id)
     updated = member._replace(
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=member.rack_id if said.rack_id is None else said.rack_id,
+        rack_id=said.rack_id or member.rack_id,
         client_id=request.client_id,
         client_host=request.client_host,
         topics=frozenset(said.topics),
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         classic=ClassicMemberMetadata(request.session_timeout_ms, request.protocols),
     )
-    infos = group.topics.infos(said.owned)
-    owned: set[TopicIdPartition] = {
-        (infos[topic].topic_id, number) for topic, numbers in said.owned.items() if topic in infos for number in numbers
-    }
-    after = group.update_member(member, updated, owned, now)
+    after = group.update_member(member, updated, set(_known_partitions(said.owned_partitions, group.topics)), now)
     timers = group.timers
     timers.cancel(GroupTimeout.MEMBER_JOIN, member_id)
     timers.cancel(GroupTimeout.REVOKE, member_id)
@@ -233,12 +249,7 @@ def classic_sync(group: ConsumerGroup, request: ClassicSyncRequest, now: float) 
         raise RebalanceInProgressError(f"member {member.member_id} has to join again")
     group.timers.cancel(GroupTimeout.MEMBER_SYNC, member.member_id)
     _renew_session(group, member, classic, now)
-    partitions = {
-        topic: numbers
-        for topic_id, numbers in by_topic(member.assigned).items()
-        if (topic := group.topics.name_of(topic_id)) is not None
-    }
-    data = write_assignment(partitions, read_version(classic.protocols[0][1]))
+    data = _write_assignment(member.assigned, group.topics, deserialize_version(classic.protocols[0][1]))
     return SyncGroupResult(None, request.protocol_type, request.protocol_name, data)
 
 

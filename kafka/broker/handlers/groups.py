@@ -35,7 +35,6 @@ from kafka.broker.groups.consumer_group import (
     ConsumerGroup,
     ConsumerHeartbeat,
 )
-from kafka.broker.groups.consumer_protocol import PROTOCOL_TYPE
 from kafka.broker.groups.group_settings import consumer_settings
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import (
@@ -58,6 +57,7 @@ from kafka.errors import (
     NotCoordinatorError,
     UnsupportedAssignorError,
 )
+from kafka.protocol.consumer_protocol import PROTOCOL_TYPE
 from kafka.protocol.groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -49,7 +49,6 @@ from kafka.core.group.machine import (
     TopicSnapshot,
 )
 from kafka.core.group.protocol import (
-    PROTOCOL_TYPE,
     MemberAssignment,
     MemberSubscription,
     read_assignment,
@@ -87,6 +86,7 @@ from kafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from kafka.protocol.consumer_protocol import PROTOCOL_TYPE
 from kafka.protocol.groups import (
     HeartbeatRequest,
     HeartbeatResponse,

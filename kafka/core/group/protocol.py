@@ -1,53 +1,18 @@
-"""What consumers say to one another in the opaque bytes of the classic protocol: subscriptions and assignments.
-
-The bytes begin with the version (int16), and the message follows in it. A reader of a later version than it knows
-reads it as the latest it knows: newer fields stand at the end, and what is left over is not looked at. The broker only
-passes the bytes on. KIP-429 (owned partitions, v1), KIP-792 (their generation, v2), KIP-881 (rack, v3).
-"""
+"""Subscriptions and assignments of the classic protocol as assignors see them, and their bytes
+(``kafka.protocol.consumer_protocol``)."""
 
 from __future__ import annotations
 
-import struct
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kafka.core.partitions import by_topic, check_assigned
-from kafka.errors import KafkaProtocolError
+from kafka.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    deserialize,
+    serialize,
+)
 from kafka.structs import TopicPartition
-from kafka.wire.codec import decode_from, encode
-from kafka.wire.message import Message, Struct, field
-from kafka.wire.types import Bytes, Int32, String
-
-PROTOCOL_TYPE: Final = "consumer"
-_VERSION: Final = struct.Struct(">h")
-
-M = TypeVar("M", bound=Message)
-
-
-class ConsumerProtocolSubscription(Message, versions=(0, 3)):
-    """What a member says of itself when it joins."""
-
-    class TopicPartition(Struct):
-        topic: String
-        partitions: list[Int32]
-
-    topics: list[String]
-    user_data: Bytes | None = field(default=None, null_since=0)
-    owned_partitions: list[ConsumerProtocolSubscription.TopicPartition] = field(
-        default_factory=list, since=1, ignorable=True
-    )
-    generation_id: Int32 = field(default=-1, since=2, ignorable=True)
-    rack_id: String | None = field(default=None, since=3, null_since=3, ignorable=True)
-
-
-class ConsumerProtocolAssignment(Message, versions=(0, 3)):
-    """A member's assignment, made by the leader."""
-
-    class TopicPartition(Struct):
-        topic: String
-        partitions: list[Int32]
-
-    assigned_partitions: list[ConsumerProtocolAssignment.TopicPartition]
-    user_data: Bytes | None = field(default=None, null_since=0)
 
 
 class MemberSubscription(NamedTuple):
@@ -83,12 +48,12 @@ def write_subscription(
         generation_id=subscription.generation,
         rack_id=subscription.rack or None,
     )
-    return _VERSION.pack(version) + encode(message, version)
+    return serialize(message, version)
 
 
 def read_subscription(data: bytes | memoryview) -> MemberSubscription:
     """KafkaProtocolError for bytes that are none."""
-    message = _read_message(ConsumerProtocolSubscription, data)
+    message = deserialize(ConsumerProtocolSubscription, data)
     return MemberSubscription(
         tuple(message.topics),
         None if message.user_data is None else bytes(message.user_data),
@@ -107,7 +72,7 @@ def write_assignment(assignment: MemberAssignment, version: int = ConsumerProtoc
         ],
         user_data=assignment.user_data,
     )
-    return _VERSION.pack(version) + encode(message, version)
+    return serialize(message, version)
 
 
 def read_assignment(data: bytes | memoryview) -> MemberAssignment:
@@ -115,19 +80,9 @@ def read_assignment(data: bytes | memoryview) -> MemberAssignment:
     partitions than a member takes."""
     if not data:
         return MemberAssignment()
-    message = _read_message(ConsumerProtocolAssignment, data)
+    message = deserialize(ConsumerProtocolAssignment, data)
     check_assigned(each.partitions for each in message.assigned_partitions)
     return MemberAssignment(
         tuple(TopicPartition(each.topic, number) for each in message.assigned_partitions for number in each.partitions),
         None if message.user_data is None else bytes(message.user_data),
     )
-
-
-def _read_message(cls: type[M], data: bytes | memoryview) -> M:
-    if len(data) < _VERSION.size:
-        raise KafkaProtocolError(f"{len(data)} bytes are no {cls.__name__}", offset=0)
-    (version,) = _VERSION.unpack_from(data)
-    if version < 0:
-        raise KafkaProtocolError(f"version {version} of {cls.__name__}", offset=0)
-    message, _ = decode_from(cls, data, _VERSION.size, min(version, cls.max_version))
-    return message

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+from kafka.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    deserialize,
+    serialize,
+)
 from kafka.protocol.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -201,3 +207,24 @@ def delete_offsets(group: str, topic: str, partitions: Sequence[int] = (0,)) -> 
             )
         ],
     )
+
+
+def write_subscription(topics: Sequence[str], owned: Mapping[str, Sequence[int]] | None = None) -> bytes:
+    """A subscription of version 1 without user data."""
+    kind = ConsumerProtocolSubscription
+    has = [kind.TopicPartition(topic=topic, partitions=list(numbers)) for topic, numbers in (owned or {}).items()]
+    return serialize(kind(topics=list(topics), owned_partitions=has), 1)
+
+
+def write_assignment(partitions: Mapping[str, Sequence[int]], version: int) -> bytes:
+    """An assignment without user data."""
+    kind = ConsumerProtocolAssignment
+    assigned = [kind.TopicPartition(topic=topic, partitions=list(numbers)) for topic, numbers in partitions.items()]
+    return serialize(kind(assigned_partitions=assigned), version)
+
+
+def read_assignment(data: bytes) -> dict[str, list[int]]:
+    """Topic -> partitions; nothing for no bytes."""
+    if not data:
+        return {}
+    return {one.topic: one.partitions for one in deserialize(ConsumerProtocolAssignment, data).assigned_partitions}

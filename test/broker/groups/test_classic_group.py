@@ -13,7 +13,6 @@ from kafka.broker.groups.classic_group import (
     JoinGroupResult,
     SyncGroupResult,
 )
-from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.broker.groups.timers import GroupTimers
 from kafka.errors import (
     BrokerResponseError,
@@ -28,6 +27,7 @@ from kafka.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from test.broker.groups.requests import write_subscription
 
 RANGE = (("range", write_subscription(["t"])),)
 

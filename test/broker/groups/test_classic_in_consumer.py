@@ -18,7 +18,6 @@ from kafka.broker.groups.classic_group import (
     SyncGroupResult,
 )
 from kafka.broker.groups.consumer_group import ConsumerMemberState
-from kafka.broker.groups.consumer_protocol import write_assignment, write_subscription
 from kafka.broker.groups.timers import GroupTimeout
 from kafka.errors import (
     BrokerResponseError,
@@ -32,6 +31,7 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 from test.broker.groups.hand import HandGroup
+from test.broker.groups.requests import write_assignment, write_subscription
 
 RANGE: Protocols = (("range", write_subscription(["t"])),)
 WITH_RACK: Protocols = (("range", b"\x00\x03" + RANGE[0][1][2:] + bytes.fromhex("00000007 0001 72")),)

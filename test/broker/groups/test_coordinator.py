@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kafka.broker.groups.consumer_group import ConsumerHeartbeat
-from kafka.broker.groups.consumer_protocol import read_assignment, write_assignment, write_subscription
 from kafka.broker.responses import ConnectionContext
 from kafka.errors import KafkaStorageError
 from kafka.protocol.groups import (
@@ -21,7 +20,21 @@ from kafka.protocol.groups import (
 )
 from kafka.protocol.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from test.broker.driver import HandBroker
-from test.broker.groups.requests import beat, codes, commit, consumer, fetch, given, join, leave, offsets, sync
+from test.broker.groups.requests import (
+    beat,
+    codes,
+    commit,
+    consumer,
+    fetch,
+    given,
+    join,
+    leave,
+    offsets,
+    read_assignment,
+    sync,
+    write_assignment,
+    write_subscription,
+)
 from test.support.cpu import CpuTime
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}

@@ -8,8 +8,8 @@ import pytest
 
 from kafka.broker.groups.classic_group import ClassicJoinRequest, ClassicMember, ClassicRoster, JoinGroupResult
 from kafka.broker.groups.consumer_group import ConsumerMember, ConsumerMemberState
-from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.errors import FencedInstanceIdError, MemberIdRequiredError, UnknownMemberIdError
+from test.broker.groups.requests import write_subscription
 
 TOPIC = UUID(int=1)
 

@@ -8,10 +8,11 @@ import pytest
 
 from kafka.broker.groups.classic_group import ClassicGroup, ClassicState, Protocols
 from kafka.broker.groups.consumer_group import ClassicMemberMetadata, ConsumerMember, DurableGroupState, metadata_hash
-from kafka.broker.groups.consumer_protocol import read_version, write_assignment, write_subscription
 from kafka.broker.groups.migration import can_downgrade, check_upgrade, downgrade, upgraded
 from kafka.errors import GroupIdNotFoundError
+from kafka.protocol.consumer_protocol import deserialize_version
 from test.broker.groups.hand import HandGroup, HandTopics
+from test.broker.groups.requests import write_assignment, write_subscription
 from test.broker.groups.test_classic_group import Hand
 
 POLICIES = {
@@ -147,4 +148,4 @@ def test_who_says_nothing_readable_is_assigned_in_version_0() -> None:
     broken = hand.group.members["a"]._replace(classic=ClassicMemberMetadata(6000, (("range", b""),)))
     hand.group.durable = hand.group.durable._replace(members={"a": broken})
     group: ClassicGroup = downgrade(hand.group, [], lambda: Hand().group)
-    assert read_version(group.members["a"].assignment) == 0
+    assert deserialize_version(group.members["a"].assignment) == 0

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from kafka.broker.groups.classic_group import ClassicGroup, ClassicState
-from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.broker.groups.records import classic_key
 from kafka.protocol.groups import DeleteGroupsRequest
 from test.broker.driver import HandBroker
-from test.broker.groups.requests import beat, codes, commit, consumer, join, leave, sync
+from test.broker.groups.requests import beat, codes, commit, consumer, join, leave, sync, write_subscription
 from test.broker.groups.test_coordinator import stable
 
 PROTOCOLS = (("range", write_subscription(["t"])),)

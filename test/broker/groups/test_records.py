@@ -13,7 +13,6 @@ from kafka.broker.groups.consumer_group import (
     ResolvedRegex,
     metadata_hash,
 )
-from kafka.broker.groups.consumer_protocol import write_subscription
 from kafka.broker.groups.records import LoadedGroups, changes, classic_entry, has_members, load_classic, tombstones
 from kafka.broker.state.records import (
     GROUP_KEYS,
@@ -34,6 +33,7 @@ from kafka.broker.state.records import (
     encode_value,
 )
 from kafka.broker.topics import TopicInfo
+from test.broker.groups.requests import write_subscription
 from test.broker.groups.test_classic_group import Hand
 
 Entry = tuple[bytes, bytes | None]

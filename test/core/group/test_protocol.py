@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from kafka.core.group.assignors.sticky import CooperativeStickyAssignorUserData, StickyAssignorUserData
 from kafka.core.group.protocol import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
     MemberAssignment,
     MemberSubscription,
     read_assignment,
@@ -21,6 +19,7 @@ from kafka.core.group.protocol import (
 )
 from kafka.core.partitions import MAX_ASSIGNED
 from kafka.errors import KafkaProtocolError
+from kafka.protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from kafka.structs import TopicPartition
 from kafka.wire.codec import encode
 from kafka.wire.message import Message

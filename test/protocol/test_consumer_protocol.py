@@ -1,24 +1,41 @@
+"""The bytes of subscriptions and assignments, as a broker reads and writes them."""
+
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.broker.groups.consumer_protocol import (
-    read_assignment,
-    read_subscription,
-    read_version,
-    write_assignment,
-    write_subscription,
-)
 from kafka.errors import KafkaProtocolError
+from kafka.protocol.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    deserialize,
+    deserialize_version,
+)
+from test.broker.groups.requests import read_assignment, write_assignment, write_subscription
 
 PARTITIONS = st.dictionaries(st.text(min_size=1, max_size=9), st.lists(st.integers(0, 2**31 - 1), max_size=4))
 
 SEEN = bytes.fromhex("0001 00000001 0009") + b"gt-0083f0" + bytes.fromhex("ffffffff 00000000")
 """A subscription of version 1, as a real client wrote it."""
+
+
+class Subscription(NamedTuple):
+    """What a broker reads in a subscription."""
+
+    version: int
+    topics: tuple[str, ...]
+    owned: dict[str, list[int]]
+    rack_id: str | None
+
+
+def read_subscription(data: bytes) -> Subscription:
+    found = deserialize(ConsumerProtocolSubscription, data, null_is_empty=True)
+    owned = {one.topic: one.partitions for one in found.owned_partitions}
+    return Subscription(deserialize_version(data), tuple(found.topics), owned, found.rack_id or None)
 
 
 def test_a_subscription_that_was_seen_is_read_and_written() -> None:
@@ -36,7 +53,7 @@ def test_later_versions_have_a_generation_and_a_rack() -> None:
 @given(PARTITIONS, st.integers(0, 3))
 def test_assignments_come_back(partitions: dict[str, list[int]], version: int) -> None:
     data = write_assignment(partitions, version)
-    assert read_version(data) == version
+    assert deserialize_version(data) == version
     assert read_assignment(data) == partitions
     assert read_subscription(write_subscription(list(partitions), partitions)).owned == partitions
 
@@ -82,9 +99,9 @@ def test_each_version_has_the_fields_of_those_before() -> None:
 
 
 def test_a_negative_version_is_refused_where_it_stands() -> None:
-    assert read_version(b"\0\0") == 0
+    assert deserialize_version(b"\0\0") == 0
     with pytest.raises(KafkaProtocolError) as caught:
-        read_version(b"\xff\xff")
+        deserialize_version(b"\xff\xff")
     assert caught.value.offset == 0
 
 
