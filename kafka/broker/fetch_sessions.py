@@ -26,12 +26,9 @@ from typing import Final
 from uuid import UUID
 
 from kafka.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
+from kafka.protocol.constants import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 
-NO_SESSION: Final = 0
-FIRST_EPOCH: Final = 0
-FINAL_EPOCH: Final = -1
-MAX_EPOCH: Final = 2**31 - 1
 IDS_SINCE: Final = 13
 """The first version that names topics by their ids."""
 
@@ -224,7 +221,7 @@ class FetchSessions:
         InvalidFetchSessionEpochError (71), FetchSessionTopicIdError (106)."""
         by_id = version >= IDS_SINCE
         session_id, epoch = request.session_id, request.session_epoch
-        if epoch in (FIRST_EPOCH, FINAL_EPOCH):
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._shard(session_id).sessions.pop(session_id, None)
             partitions = requested_partitions(request, by_id)
             if epoch == FINAL_EPOCH or _has_long_name(request):

@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 from kafka.core.share.acknowledgements import Acknowledged
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.records import ShareRecord
+from kafka.protocol.constants import AcknowledgeType
 from kafka.share.consumer import KafkaShareConsumer
 
 __all__ = ["AcknowledgeType", "Acknowledged", "KafkaShareConsumer", "ShareRecord"]

@@ -32,10 +32,11 @@ from kafka.client.telemetry import HasTelemetry
 from kafka.config import resolve
 from kafka.core.share.acknowledgements import AcquiredRecords
 from kafka.core.share.membership import ShareMemberState
-from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs
+from kafka.core.share.records import ShareRecord, consecutive_runs
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaError, KafkaTimeoutError
 from kafka.future import Future
 from kafka.net.loop import Loop
+from kafka.protocol.constants import AcknowledgeType
 from kafka.share.driver import CLOSE_TIMEOUT_S, ShareConsumerDriver
 from kafka.share.fetch_buffer import (
     CommitCallback,

@@ -32,7 +32,7 @@ from kafka.client import KafkaClient
 from kafka.core.routing import Coordinator
 from kafka.core.share.acknowledgements import AcknowledgementResult, AcquiredRecords
 from kafka.core.share.membership import HeartbeatOutcome, ShareMembership, ShareMemberState
-from kafka.core.share.records import AcknowledgeType, ShareRecord, TopicIdPartition, consecutive_runs
+from kafka.core.share.records import ShareRecord, TopicIdPartition, consecutive_runs
 from kafka.core.share.session import (
     SHARE_FETCH_ERRORS,
     SHARE_PARTITION_ERRORS,
@@ -51,6 +51,7 @@ from kafka.errors import (
 )
 from kafka.future import Future
 from kafka.net.loop import LoopTimer
+from kafka.protocol.constants import AcknowledgeType
 from kafka.protocol.share import ShareGroupHeartbeatResponse
 from kafka.share.leader_sessions import LeaderSession
 from kafka.structs import TopicPartition

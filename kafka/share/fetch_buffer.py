@@ -20,9 +20,10 @@ from typing import Any, Final
 
 from kafka.client import ClientHost
 from kafka.core.share.acknowledgements import Acknowledged, AcknowledgementResult, acknowledged_of
-from kafka.core.share.records import AcknowledgeType, ShareRecord, consecutive_runs, mark_acknowledged, without_lost
+from kafka.core.share.records import ShareRecord, consecutive_runs, mark_acknowledged, without_lost
 from kafka.errors import IllegalStateError, InvalidRecordStateError, KafkaError
 from kafka.future import Future
+from kafka.protocol.constants import AcknowledgeType
 from kafka.share.driver import ShareConsumerDriver
 from kafka.share.metrics import ShareMetrics
 from kafka.structs import TopicPartition

@@ -8,8 +8,9 @@ from math import inf
 import pytest
 
 from kafka.core.share.acknowledgements import AcknowledgementResult
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.records import ShareRecord
 from kafka.errors import CorruptRecordError, GroupAuthorizationFailedError, IllegalStateError
+from kafka.protocol.constants import AcknowledgeType
 from kafka.share.fetch_buffer import ShareFetchBuffer
 
 

@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 from uuid import UUID
 
 from kafka.broker.responses import ConnectionContext
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.records import ShareRecord
+from kafka.protocol.constants import AcknowledgeType
 from test.simulation.share_members import GROUP, TOPIC, Delivery, Key, Member
 from test.simulation.world import Story, World
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from kafka.client.kafka_client import KafkaClient
 from kafka.core.share.acknowledgements import Acknowledged
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.records import ShareRecord
 from kafka.errors import IllegalStateError, KafkaError
+from kafka.protocol.constants import AcknowledgeType
 from kafka.share import KafkaShareConsumer
 from test.simulation.world import Host
 

@@ -17,9 +17,10 @@ from kafka.core.consume.positions import PartitionPosition
 from kafka.core.group.classic import ClassicMember
 from kafka.core.group.machine import NO_GENERATION, Lose, Revoke
 from kafka.core.share.acknowledgements import PendingAcknowledgements
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.records import ShareRecord
 from kafka.core.share.session import ShareSession
 from kafka.producer import KafkaProducer
+from kafka.protocol.constants import AcknowledgeType
 from test.simulation import producing
 from test.simulation.runner import run_seeds
 

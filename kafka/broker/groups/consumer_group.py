@@ -41,6 +41,7 @@ from kafka.errors import (
     UnreleasedInstanceIdError,
     UnsupportedVersionError,
 )
+from kafka.protocol.constants import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 
 
 class ConsumerMemberState(IntEnum):
@@ -55,11 +56,6 @@ class ConsumerMemberState(IntEnum):
     UNKNOWN = 127
     """Written by a later release."""
 
-
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-STATIC_LEAVE_EPOCH: Final = -2
-"""A static member left temporarily: no other member gets its partitions before its session times out."""
 
 PartitionEpochs = Mapping[TopicIdPartition, int]
 """Partition -> the epoch with which the member was given it; who commits with an older one is stale (KIP-1251)."""

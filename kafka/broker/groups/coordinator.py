@@ -27,8 +27,6 @@ from kafka.broker.groups.classic_group import (
     SyncGroupResult,
 )
 from kafka.broker.groups.consumer_group import (
-    JOIN_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
@@ -70,6 +68,7 @@ from kafka.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from kafka.protocol.constants import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,9 +29,6 @@ from kafka.broker.groups.classic_group import (
     SyncGroupResult,
 )
 from kafka.broker.groups.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerHeartbeat,
 )
@@ -57,6 +54,7 @@ from kafka.errors import (
     NotCoordinatorError,
     UnsupportedAssignorError,
 )
+from kafka.protocol.constants import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kafka.protocol.consumer_protocol import PROTOCOL_TYPE
 from kafka.protocol.groups import (
     ConsumerGroupDescribeRequest,

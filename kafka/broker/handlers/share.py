@@ -44,7 +44,7 @@ from kafka.broker.responses import (
 from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, check_heartbeat
 from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
-from kafka.broker.share.sessions import FINAL_EPOCH, ShareSession
+from kafka.broker.share.sessions import ShareSession
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import AckBatch, Acquired, AcquireMode, check_ack_batches
 from kafka.broker.topics import TopicIdPartition, by_topic
@@ -62,6 +62,7 @@ from kafka.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from kafka.protocol.constants import FINAL_EPOCH
 from kafka.protocol.share import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -185,8 +186,6 @@ def close_session(broker: Broker, group_id: str, member_id: str, now: float) -> 
 
 
 # -- group membership -------------------------------------------------------------------------------------------------
-
-
 
 
 @handles(ShareGroupHeartbeatRequest)

@@ -44,6 +44,7 @@ from kafka.errors import (
     NonEmptyGroupError,
     UnknownMemberIdError,
 )
+from kafka.protocol.constants import JOIN_EPOCH, LEAVE_EPOCH
 
 # -- the assignor ``simple`` (KIP-932, "Partition assignors") --------------------------------------------------------
 #
@@ -161,8 +162,6 @@ def _partition_for_each(
 
 
 FIRST_EPOCH = 1
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
 ASSIGNOR = "simple"
 
 

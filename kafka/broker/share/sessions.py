@@ -23,13 +23,11 @@ from kafka.errors import (
     ShareSessionLimitReachedError,
     ShareSessionNotFoundError,
 )
+from kafka.protocol.constants import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH
 
 P = TypeVar("P", bound=Hashable)
 C = TypeVar("C", bound=Hashable)
 
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-LAST_EPOCH = 2**31 - 1
 MAX_MEMBER_ID_LENGTH = 36
 
 
@@ -173,4 +171,4 @@ def _key(group_id: str | None, member_id: str) -> SessionKey:
 
 def _increment_epoch(session: ShareSession[P]) -> None:
     session.is_new = False
-    session.epoch = 1 if session.epoch >= LAST_EPOCH else session.epoch + 1
+    session.epoch = 1 if session.epoch >= MAX_EPOCH else session.epoch + 1

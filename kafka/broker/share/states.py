@@ -18,17 +18,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kafka.errors import InvalidRequestError
+from kafka.protocol.constants import AcknowledgeType
 
 AVAILABLE: Final = 0
 ACQUIRED: Final = 1
 ACKNOWLEDGED: Final = 2
 ARCHIVED: Final = 4
 
-GAP: Final = 0
-ACCEPT: Final = 1
-RELEASE: Final = 2
-REJECT: Final = 3
-RENEW: Final = 4
+GAP, ACCEPT, RELEASE, REJECT, RENEW = (int(kind) for kind in AcknowledgeType)
 
 OUTCOMES: Final = {GAP: ARCHIVED, ACCEPT: ACKNOWLEDGED, RELEASE: AVAILABLE, REJECT: ARCHIVED}
 """Acknowledgement type -> the state that it leads to; RENEW changes none."""

@@ -1,7 +1,7 @@
 """Fetch sessions (KIP-227): what one broker is asked for is sent once, and from then on only its changes.
 
-    OPENING ──full fetch──► answered with an id ──► epoch 1 ──► 2 ··· 2**31-1 ──► 1      each one says what has changed
-       ▲                    without: OPENING        │
+    INITIAL ──full fetch──► answered with an id ──► epoch 1 ──► 2 ··· 2**31-1 ──► 1      each one says what has changed
+       ▲                    without: INITIAL        │
        └── no answer, or an error of the whole ─────┘      the next one is full again, and ends what may be left of it
 
 A fetch of a session names the partitions that are new to it, those whose offset or epoch is another than before, and
@@ -24,16 +24,10 @@ from uuid import UUID
 
 from kafka.core.consume.positions import PartitionPosition
 from kafka.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
+from kafka.protocol.constants import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.structs import TopicPartition
 from kafka.wire.types import ZERO_UUID
-
-NO_SESSION: Final = 0
-OPENING: Final = 0
-"""Epoch of a fetch that is full, and would like a session."""
-FINAL: Final = -1
-"""Epoch of a fetch that is full and wants none: it ends the session whose id it has."""
-MAX_EPOCH: Final = 2**31 - 1
 
 
 class SessionErrorAction(Enum):
@@ -81,7 +75,7 @@ class FetchSession:
         self.wanted: dict[TopicPartition, SessionPartition] = {}
         """What is to be fetched here. In the order of full fetches: those that had records last come last."""
         self.session_id = NO_SESSION
-        self.epoch = OPENING if is_enabled else FINAL
+        self.epoch = INITIAL_EPOCH if is_enabled else FINAL_EPOCH
         self._is_enabled = is_enabled
         self._listed: dict[TopicPartition, SessionPartition] = {}
         self._wake_fetcher: dict[TopicPartition, None] = {}
@@ -146,7 +140,7 @@ class FetchSession:
         self._is_by_name = self.needs_names
         listed: list[SessionPartition] = []
         forgotten: list[SessionPartition] = []
-        if self.epoch == OPENING or self.epoch == FINAL:
+        if self.epoch == INITIAL_EPOCH or self.epoch == FINAL_EPOCH:
             self._listed = dict(self.wanted)
             listed += self._listed.values()
         else:
@@ -170,9 +164,9 @@ class FetchSession:
         told = response.session_id
         if not self._is_enabled:
             return True
-        if self.epoch == OPENING:
+        if self.epoch == INITIAL_EPOCH:
             self.session_id = told
-            self.epoch = 1 if told != NO_SESSION else OPENING
+            self.epoch = 1 if told != NO_SESSION else INITIAL_EPOCH
         elif told == self.session_id:
             self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         # A fetch that drops the session's last partition ends the session: the answer has session id 0.
@@ -190,15 +184,15 @@ class FetchSession:
     def _reopen(self, after: SessionErrorAction) -> None:
         self._is_to_reopen = False
         if self._is_enabled:
-            self.epoch = OPENING
+            self.epoch = INITIAL_EPOCH
             if after is SessionErrorAction.GONE:
                 self.session_id = NO_SESSION
 
     def close(self) -> SessionChanges | None:
         """What the last fetch says, which ends the session; None when there is none."""
         session_id, self.session_id = self.session_id, NO_SESSION
-        self.epoch = OPENING
-        return None if session_id == NO_SESSION else SessionChanges(session_id, FINAL, [], [])
+        self.epoch = INITIAL_EPOCH
+        return None if session_id == NO_SESSION else SessionChanges(session_id, FINAL_EPOCH, [], [])
 
 
 def topics_of(
@@ -343,7 +337,7 @@ class NodeFetcher:
         if not reserved_bytes:
             return None
         self._is_sessionless_in_flight = True
-        return self._fetch(SessionChanges(NO_SESSION, FINAL, uncovered, []), reserved_bytes, is_sessionless=True)
+        return self._fetch(SessionChanges(NO_SESSION, FINAL_EPOCH, uncovered, []), reserved_bytes, is_sessionless=True)
 
     def last_fetch(self) -> SendFetch | None:
         """Ends the session, for the broker's sake; its response is ignored. None when there is none."""

@@ -30,10 +30,7 @@ from uuid import UUID
 from kafka.core.group.heartbeat import (
     CONSUMER_HEARTBEAT_ERRORS,
     CONSUMER_JOIN_ERRORS,
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     NO_RESPONSE_ACTIONS,
-    STATIC_LEAVE_EPOCH,
     UNASSIGNED_HEARTBEAT_S,
     HeartbeatErrorAction,
 )
@@ -64,6 +61,7 @@ from kafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from kafka.protocol.constants import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response

@@ -37,9 +37,6 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 
-JOIN_EPOCH: Final = 0
-LEAVE_EPOCH: Final = -1
-STATIC_LEAVE_EPOCH: Final = -2
 UNASSIGNED_HEARTBEAT_S: Final = 0.1
 """To the next heartbeat of a member without partitions: brokers resolve regular expressions and make the state of a
 fresh group after their answer, so the next one often has what this one lacks."""

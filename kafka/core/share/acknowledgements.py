@@ -16,8 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka._native import i64
-from kafka.core.share.records import AcknowledgeType, AcquiredReader, AcquiredSlice, ShareRecord, TopicIdPartition
+from kafka.core.share.records import AcquiredReader, AcquiredSlice, ShareRecord, TopicIdPartition
 from kafka.errors import InvalidRecordStateError, KafkaError
+from kafka.protocol.constants import AcknowledgeType
 from kafka.records.header import MAX_OFFSET
 
 if TYPE_CHECKING:

@@ -19,8 +19,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from kafka.core.group.heartbeat import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
     NO_RESPONSE_ACTIONS,
     SHARE_HEARTBEAT_ERRORS,
     SHARE_JOIN_ERRORS,
@@ -31,6 +29,7 @@ from kafka.core.partitions import check_assigned
 from kafka.core.retry import RetryAction, interval_s
 from kafka.core.share.records import TopicIdPartition
 from kafka.errors import BrokerResponseError, KafkaError, KafkaProtocolError, for_code
+from kafka.protocol.constants import JOIN_EPOCH, LEAVE_EPOCH
 from kafka.protocol.share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 UNASSIGNED_HEARTBEATS: Final = 100

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -20,16 +19,6 @@ from kafka.records import BatchHeader, Headers, iter_batches
 from kafka.records.compression import inflation_bound
 from kafka.records.reader import RecordReader, RecordSink, count_headers, headers_of
 from kafka.wire.types import BytesLike
-
-
-class AcknowledgeType(IntEnum):
-    """How a delivery ends, or goes on (``RENEW``). The numbers are the protocol's."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
 
 
 class TopicIdPartition(NamedTuple):

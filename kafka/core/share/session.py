@@ -49,7 +49,6 @@ from kafka.core.share.acknowledgements import (
     failed_results,
 )
 from kafka.core.share.records import (
-    AcknowledgeType,
     AcquiredRange,
     AcquiredReader,
     AcquiredSlice,
@@ -88,6 +87,7 @@ from kafka.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from kafka.protocol.constants import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, AcknowledgeType
 from kafka.protocol.share import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
@@ -439,9 +439,6 @@ def _offset_range(acquired: ShareFetchResponse.AcquiredRecords) -> tuple[int, in
     return acquired.first_offset, acquired.last_offset
 
 
-OPENING: Final = 0
-CLOSING: Final = -1
-MAX_EPOCH: Final = 2**31 - 1
 WAIT_IDLE_MS: Final = 500
 """Longest long poll: a record released elsewhere wakes no waiting fetch, it is found by the next one. New records, an
 expired lock and a start offset that moved do wake it."""
@@ -477,7 +474,7 @@ class ShareSession:
         self._open_batch = SharedBatch()
         self._check_crcs = check_crcs
         self._max_wait_ms = min(max_wait_ms, WAIT_IDLE_MS)
-        self._epoch = OPENING
+        self._epoch = INITIAL_EPOCH
         self.exchange: ShareExchange | None = None
         """The request that is out; the next one has to wait."""
         self._topics: dict[UUID, str] = {}
@@ -568,7 +565,7 @@ class ShareSession:
     @property
     def is_open(self) -> bool:
         """The broker has it, as far as we know."""
-        return self._epoch != OPENING
+        return self._epoch != INITIAL_EPOCH
 
     def can_fetch(self, now: float) -> bool:
         """No request is out, and there is a partition that does not rest."""
@@ -618,7 +615,7 @@ class ShareSession:
         self._ack_rests.end_those_over(now)
         wanted = [partition for partition in self._wanted if partition not in self._backoffs]
         if self._may_speak():
-            if self._epoch != OPENING and (not demand.records or self._goes_by_itself(wanted)):
+            if self._epoch != INITIAL_EPOCH and (not demand.records or self._goes_by_itself(wanted)):
                 return self._out(self._acknowledge_request())
             if not (demand.records and wanted):
                 return self._out(self._fetch_request(wanted, FetchDemand(0)))
@@ -632,7 +629,7 @@ class ShareSession:
         """
         if self.in_flight:
             return None
-        self._epoch = OPENING
+        self._epoch = INITIAL_EPOCH
         self._listed = set()
         return self._out(self._fetch_request(list(self._wanted), FetchDemand(0)))
 
@@ -640,7 +637,7 @@ class ShareSession:
         """The last request: ends the session and frees whatever is still held. What is waiting to be said goes with it,
         but is better said before: one bad offset would refuse it all.
         """
-        if self.in_flight or self._epoch == OPENING:
+        if self.in_flight or self._epoch == INITIAL_EPOCH:
             return None
         for partition, holding in self._acquired.items():
             if partition not in self._listed:
@@ -648,7 +645,7 @@ class ShareSession:
                     holding.acks.take_back(record)
                 holding.give_back()
                 holding.acks.add_ranges([(offset, offset) for offset in holding.held], AcknowledgeType.RELEASE)
-        return self._out(self._acknowledge_request(CLOSING))
+        return self._out(self._acknowledge_request(FINAL_EPOCH))
 
     def _may_speak(self) -> bool:
         """There are acknowledgements to be sent now."""
@@ -680,7 +677,7 @@ class ShareSession:
         does not have yet, those to be forgotten, and the acknowledgements that are due. A request that opens a session
         may not carry acknowledgements. While records are held, the long poll is short, because acknowledgements wait
         for its answer."""
-        opening = self._epoch == OPENING
+        opening = self._epoch == INITIAL_EPOCH
         acks = {} if opening else self._take()
         fetched = frozenset(wanted)
         listed = [partition for partition in wanted if opening or partition not in self._listed]
@@ -725,7 +722,7 @@ class ShareSession:
 
     def _acknowledge_request(self, epoch: int | None = None) -> ShareExchange:
         """A ShareAcknowledge; it says so when there are renewals among the acknowledgements (KIP-1222)."""
-        acks = self._take(everything=epoch == CLOSING)
+        acks = self._take(everything=epoch == FINAL_EPOCH)
         request = ShareAcknowledgeRequest(
             group_id=self._group_id,
             member_id=self.member_id,
@@ -762,8 +759,8 @@ class ShareSession:
         if response.error_code:
             self.exchange = None
             return self._refused(exchange, for_code(response.error_code)(response.error_message or ""))
-        closing = exchange.request.share_session_epoch == CLOSING
-        self._epoch = OPENING if closing else 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+        closing = exchange.request.share_session_epoch == FINAL_EPOCH
+        self._epoch = INITIAL_EPOCH if closing else 1 if self._epoch == MAX_EPOCH else self._epoch + 1
         self._listed = set() if closing else (self._listed | exchange.listed) - exchange.forgotten
         if response.acquisition_lock_timeout_ms > 0:
             self.lock_s = response.acquisition_lock_timeout_ms / 1000
@@ -824,7 +821,7 @@ class ShareSession:
         reaction = SHARE_FETCH_ERRORS.action_for(error)
         if reaction.locks_gone:
             return self._session_lost(exchange.acks, error)
-        self._epoch = OPENING
+        self._epoch = INITIAL_EPOCH
         self._listed = set()
         answered: list[AcknowledgementResult] = []
         for partition, taken in exchange.acks.items():
@@ -838,7 +835,7 @@ class ShareSession:
     def _session_lost(
         self, taken: dict[TopicIdPartition, SentAcknowledgements], error: KafkaError
     ) -> ShareResponseOutcome:
-        self._epoch = OPENING
+        self._epoch = INITIAL_EPOCH
         self._listed = set()
         self._flush = False
         answered = failed_results([said for each in taken.values() for said in each.said], error)

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from kafka.broker.groups.consumer_group import (
-    JOIN_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerHeartbeat,
     ConsumerHeartbeatResult,
     DurableGroupState,
@@ -22,6 +20,7 @@ from kafka.broker.groups.records import DurableGroupStateBuilder, changes
 from kafka.broker.state.records import GROUP_KEYS
 from kafka.broker.topics import TopicIdPartition, TopicInfo
 from kafka.errors import BrokerResponseError, FencedMemberEpochError, UnknownMemberIdError
+from kafka.protocol.constants import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from test.broker.groups.hand import HandGroup
 
 NAMES = ("a", "b", "c", "static")

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, LAST_EPOCH, ShareSessions
+from kafka.broker.share.sessions import ShareSessions
 from kafka.errors import (
     InvalidRequestError,
     InvalidShareSessionEpochError,
     ShareSessionLimitReachedError,
     ShareSessionNotFoundError,
 )
+from kafka.protocol.constants import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH
 
 Sessions = ShareSessions[str, str]
 
@@ -35,14 +36,14 @@ def test_after_the_last_epoch_comes_one() -> None:
     sessions = opened("m")
     session = sessions.get("g", "m")
     assert session is not None
-    session.epoch = LAST_EPOCH
-    sessions.fetch("g", "m", LAST_EPOCH, "c")
+    session.epoch = MAX_EPOCH
+    sessions.fetch("g", "m", MAX_EPOCH, "c")
     assert session.epoch == 1
 
 
 def test_the_epochs_are_those_of_the_protocol() -> None:
     """ShareRequestMetadata: INITIAL_EPOCH 0, FINAL_EPOCH -1, and nextEpoch() goes from Integer.MAX_VALUE to 1."""
-    assert (INITIAL_EPOCH, FINAL_EPOCH, LAST_EPOCH) == (0, -1, 2147483647)
+    assert (INITIAL_EPOCH, FINAL_EPOCH, MAX_EPOCH) == (0, -1, 2147483647)
 
 
 def test_a_session_is_new_until_its_second_request() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.core.share.acknowledgements import AcknowledgementRange, PendingAcknowledgements, subtract_ranges
-from kafka.core.share.records import AcknowledgeType, ShareRecord
+from kafka.core.share.records import ShareRecord
+from kafka.protocol.constants import AcknowledgeType
 
 ACCEPT, RELEASE, RENEW, GAP = (
     AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW, AcknowledgeType.GAP,

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.core.share.records import (
-    AcknowledgeType,
     AcquiredRange,
     AcquiredReader,
     AcquiredSlice,
@@ -20,6 +19,7 @@ from kafka.core.share.records import (
     without_lost,
 )
 from kafka.errors import CorruptRecordError
+from kafka.protocol.constants import AcknowledgeType
 from kafka.records import (
     CODECS,
     COMMIT,

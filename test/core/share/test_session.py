@@ -8,7 +8,6 @@ import pytest
 
 from kafka.core.share.acknowledgements import AcknowledgementResult, AcquiredRecords
 from kafka.core.share.records import (
-    AcknowledgeType,
     AcquiredRange,
     AcquiredReader,
     AcquiredSlice,
@@ -33,6 +32,7 @@ from kafka.errors import (
     ShareSessionNotFoundError,
     UnsupportedCodecError,
 )
+from kafka.protocol.constants import AcknowledgeType
 from kafka.protocol.share import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
