@@ -33,8 +33,8 @@ class DescribeAclsResponse(Response, api_key=29, versions=(0, 3), flexible=2):
         pattern_type: Int8 = field(default=3, since=1)
         acls: list[DescribeAclsResponse.AclDescription]
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
     resources: list[DescribeAclsResponse.DescribeAclsResource]
 
@@ -58,10 +58,10 @@ class CreateAclsResponse(Response, api_key=30, versions=(0, 3), flexible=2):
     """An outcome for each rule, in the order of the request."""
 
     class AclCreationResult(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     results: list[CreateAclsResponse.AclCreationResult]
 
 
@@ -84,7 +84,7 @@ class DeleteAclsResponse(Response, api_key=31, versions=(0, 3), flexible=2):
     """What each filter has removed, in the order of the request."""
 
     class DeleteAclsMatchingAcl(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
         resource_type: Int8
         resource_name: String
@@ -95,9 +95,9 @@ class DeleteAclsResponse(Response, api_key=31, versions=(0, 3), flexible=2):
         permission_type: Int8
 
     class DeleteAclsFilterResult(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
         matching_acls: list[DeleteAclsResponse.DeleteAclsMatchingAcl]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     filter_results: list[DeleteAclsResponse.DeleteAclsFilterResult]

@@ -34,7 +34,7 @@ class ApiVersionsResponse(Response, api_key=18, versions=(0, 4), flexible=3):
         max_version_level: Int16 = field(default=0, since=3)
         min_version_level: Int16 = field(default=0, since=3)
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     api_keys: list[ApiVersionsResponse.ApiVersion]
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
     supported_features: list[ApiVersionsResponse.SupportedFeatureKey] = field(

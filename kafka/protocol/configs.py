@@ -41,13 +41,13 @@ class DescribeConfigsResponse(Response, api_key=32, versions=(0, 4), flexible=4)
         documentation: String | None = field(default="", since=3, null_since=0, ignorable=True)
 
     class DescribeConfigsResult(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
         resource_type: Int8
         resource_name: String
         configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     results: list[DescribeConfigsResponse.DescribeConfigsResult]
 
 
@@ -71,12 +71,12 @@ class AlterConfigsResponse(Response, api_key=33, versions=(0, 2), flexible=2):
     """The error of each resource."""
 
     class AlterConfigsResourceResponse(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
         resource_type: Int8
         resource_name: String
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     responses: list[AlterConfigsResponse.AlterConfigsResourceResponse]
 
 
@@ -103,12 +103,12 @@ class IncrementalAlterConfigsResponse(Response, api_key=44, versions=(0, 1), fle
     """The error of each resource."""
 
     class AlterConfigsResourceResponse(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
         resource_type: Int8
         resource_name: String
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     responses: list[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
 
 
@@ -125,6 +125,6 @@ class ListConfigResourcesResponse(Response, api_key=74, versions=(0, 1), flexibl
         resource_name: String
         resource_type: Int8 = field(default=16, since=1, ignorable=True)
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     config_resources: list[ListConfigResourcesResponse.ConfigResource]

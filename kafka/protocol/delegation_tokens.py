@@ -22,7 +22,7 @@ class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"], api
 class CreateDelegationTokenResponse(Response, api_key=38, versions=(0, 3), flexible=2):
     """The token and its secret."""
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     principal_type: String
     principal_name: String
     token_requester_principal_type: String = field(default="", since=3)
@@ -32,7 +32,7 @@ class CreateDelegationTokenResponse(Response, api_key=38, versions=(0, 3), flexi
     max_timestamp_ms: Int64
     token_id: String
     hmac: Bytes
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
 
 
 class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"], api_key=39, versions=(0, 2), flexible=2):
@@ -45,9 +45,9 @@ class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"], api_k
 class RenewDelegationTokenResponse(Response, api_key=39, versions=(0, 2), flexible=2):
     """When it ends now."""
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     expiry_timestamp_ms: Int64
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
 
 
 class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"], api_key=40, versions=(0, 2), flexible=2):
@@ -60,9 +60,9 @@ class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"], api
 class ExpireDelegationTokenResponse(Response, api_key=40, versions=(0, 2), flexible=2):
     """When it ends now."""
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     expiry_timestamp_ms: Int64
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
 
 
 class DescribeDelegationTokenRequest(
@@ -96,6 +96,6 @@ class DescribeDelegationTokenResponse(Response, api_key=41, versions=(0, 3), fle
         hmac: Bytes
         renewers: list[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer]
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     tokens: list[DescribeDelegationTokenResponse.DescribedDelegationToken]
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)

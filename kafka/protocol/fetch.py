@@ -73,7 +73,7 @@ class FetchResponse(Response, api_key=1, versions=(0, 18), flexible=12):
 
     class PartitionData(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         high_watermark: Int64
         last_stable_offset: Int64 = field(default=-1, since=4, ignorable=True)
         log_start_offset: Int64 = field(default=-1, since=5, ignorable=True)

@@ -32,7 +32,7 @@ class JoinGroupResponse(Response, api_key=11, versions=(0, 9), flexible=6):
         metadata: Bytes
 
     throttle_time_ms: Int32 = field(default=0, since=2, ignorable=True)
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     generation_id: Int32 = field(default=-1)
     protocol_type: String | None = field(default=None, since=7, null_since=7, ignorable=True)
     protocol_name: String | None = field(null_since=7)
@@ -62,7 +62,7 @@ class SyncGroupResponse(Response, api_key=14, versions=(0, 5), flexible=4):
     """The member's assignment."""
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     protocol_type: String | None = field(default=None, since=5, null_since=5, ignorable=True)
     protocol_name: String | None = field(default=None, since=5, null_since=5, ignorable=True)
     assignment: Bytes
@@ -81,7 +81,7 @@ class HeartbeatResponse(Response, api_key=12, versions=(0, 4), flexible=4):
     """Whether the group goes on or rebalances."""
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
-    error_code: Int16
+    error_code: Int16 = field(default=0)
 
 
 class LeaveGroupRequest(Request["LeaveGroupResponse"], api_key=13, versions=(0, 5), flexible=4):
@@ -106,7 +106,7 @@ class LeaveGroupResponse(Response, api_key=13, versions=(0, 5), flexible=4):
         error_code: Int16 = field(default=0, since=3)
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     members: list[LeaveGroupResponse.MemberResponse] = field(default_factory=list, since=3)
 
 
@@ -129,7 +129,7 @@ class DescribeGroupsResponse(Response, api_key=15, versions=(0, 6), flexible=5):
         member_assignment: Bytes
 
     class DescribedGroup(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, since=6, null_since=6)
         group_id: String
         group_state: String
@@ -159,7 +159,7 @@ class ListGroupsResponse(Response, api_key=16, versions=(0, 5), flexible=3):
         group_type: String = field(default="", since=5, ignorable=True)
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     groups: list[ListGroupsResponse.ListedGroup]
 
 
@@ -174,9 +174,9 @@ class DeleteGroupsResponse(Response, api_key=42, versions=(0, 2), flexible=2):
 
     class DeletableGroupResult(Struct):
         group_id: String
-        error_code: Int16
+        error_code: Int16 = field(default=0)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     results: list[DeleteGroupsResponse.DeletableGroupResult]
 
 
@@ -212,8 +212,8 @@ class ConsumerGroupHeartbeatResponse(Response, api_key=68, versions=(0, 1), flex
     class Assignment(Struct):
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions]
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, null_since=0)
     member_id: String | None = field(default=None, null_since=0)
     member_epoch: Int32
@@ -253,7 +253,7 @@ class ConsumerGroupDescribeResponse(Response, api_key=69, versions=(0, 1), flexi
         member_type: Int8 = field(default=-1, since=1, ignorable=True)
 
     class DescribedGroup(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
         group_id: String
         group_state: String
@@ -263,5 +263,5 @@ class ConsumerGroupDescribeResponse(Response, api_key=69, versions=(0, 1), flexi
         members: list[ConsumerGroupDescribeResponse.Member]
         authorized_operations: Int32 = field(default=-2_147_483_648)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     groups: list[ConsumerGroupDescribeResponse.DescribedGroup]

@@ -33,7 +33,7 @@ class ListOffsetsResponse(Response, api_key=2, versions=(0, 11), flexible=6):
 
     class ListOffsetsPartitionResponse(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         old_style_offsets: list[Int64] = field(default_factory=list, until=0)
         timestamp: Int64 = field(default=-1, since=1)
         offset: Int64 = field(default=-1, since=1)

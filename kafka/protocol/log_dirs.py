@@ -25,13 +25,13 @@ class AlterReplicaLogDirsResponse(Response, api_key=34, versions=(0, 2), flexibl
 
     class AlterReplicaLogDirPartitionResult(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
 
     class AlterReplicaLogDirTopicResult(Struct):
         topic_name: String
         partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     results: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult]
 
 
@@ -60,13 +60,13 @@ class DescribeLogDirsResponse(Response, api_key=35, versions=(0, 5), flexible=2)
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition]
 
     class DescribeLogDirsResult(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         log_dir: String
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic]
         total_bytes: Int64 = field(default=-1, since=4, ignorable=True)
         usable_bytes: Int64 = field(default=-1, since=4, ignorable=True)
         is_cordoned: Boolean = field(default=False, since=5, ignorable=True)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0, since=3, ignorable=True)
     results: list[DescribeLogDirsResponse.DescribeLogDirsResult]

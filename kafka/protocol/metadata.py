@@ -29,7 +29,7 @@ class MetadataResponse(Response, api_key=3, versions=(0, 13), flexible=9):
         rack: String | None = field(default=None, since=1, null_since=1, ignorable=True)
 
     class MetadataResponsePartition(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         partition_index: Int32
         leader_id: Int32
         leader_epoch: Int32 = field(default=-1, since=7, ignorable=True)
@@ -38,7 +38,7 @@ class MetadataResponse(Response, api_key=3, versions=(0, 13), flexible=9):
         offline_replicas: list[Int32] = field(default_factory=list, since=5, ignorable=True)
 
     class MetadataResponseTopic(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         name: String | None = field(null_since=12)
         topic_id: Uuid = field(default=ZERO_UUID, since=10, ignorable=True)
         is_internal: Boolean = field(default=False, since=1, ignorable=True)
@@ -72,8 +72,8 @@ class DescribeClusterResponse(Response, api_key=60, versions=(0, 2), flexible=0)
         rack: String | None = field(default=None, null_since=0)
         is_fenced: Boolean = field(default=False, since=2)
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, null_since=0)
     endpoint_type: Int8 = field(default=1, since=1)
     cluster_id: String

@@ -34,7 +34,7 @@ class OffsetCommitResponse(Response, api_key=8, versions=(0, 10), flexible=8):
 
     class OffsetCommitResponsePartition(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
 
     class OffsetCommitResponseTopic(Struct):
         name: String = field(default="", until=9, ignorable=True)
@@ -127,14 +127,14 @@ class OffsetDeleteResponse(Response, api_key=47, versions=(0, 0)):
 
     class OffsetDeleteResponsePartition(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
 
     class OffsetDeleteResponseTopic(Struct):
         name: String
         partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition]
 
-    error_code: Int16
-    throttle_time_ms: Int32 = field(ignorable=True)
+    error_code: Int16 = field(default=0)
+    throttle_time_ms: Int32 = field(default=0, ignorable=True)
     topics: list[OffsetDeleteResponse.OffsetDeleteResponseTopic]
 
 
@@ -158,7 +158,7 @@ class OffsetForLeaderEpochResponse(Response, api_key=23, versions=(0, 4), flexib
     """The end offset of each epoch asked for."""
 
     class EpochEndOffset(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         partition: Int32
         leader_epoch: Int32 = field(default=-1, since=1, ignorable=True)
         end_offset: Int64 = field(default=-1)

@@ -40,7 +40,7 @@ class ProduceResponse(Response, api_key=0, versions=(0, 13), flexible=9):
 
     class PartitionProduceResponse(Struct):
         index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         base_offset: Int64
         log_append_time_ms: Int64 = field(default=-1, since=2, ignorable=True)
         log_start_offset: Int64 = field(default=-1, since=5, ignorable=True)

@@ -31,7 +31,7 @@ class DescribeQuorumResponse(Response, api_key=55, versions=(0, 2), flexible=0):
 
     class PartitionData(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default="", since=2, null_since=2, ignorable=True)
         leader_id: Int32
         leader_epoch: Int32
@@ -52,7 +52,7 @@ class DescribeQuorumResponse(Response, api_key=55, versions=(0, 2), flexible=0):
         node_id: Int32 = field(default=0, since=2)
         listeners: list[DescribeQuorumResponse.Listener] = field(default_factory=list, since=2)
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", since=2, null_since=2, ignorable=True)
     topics: list[DescribeQuorumResponse.TopicData]
     nodes: list[DescribeQuorumResponse.Node] = field(default_factory=list, since=2)
@@ -77,11 +77,11 @@ class UpdateFeaturesResponse(Response, api_key=57, versions=(0, 2), flexible=0):
 
     class UpdatableFeatureResult(Struct):
         feature: String
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
     results: list[UpdateFeaturesResponse.UpdatableFeatureResult] = field(default_factory=list, until=1, ignorable=True)
 
@@ -95,8 +95,8 @@ class UnregisterBrokerRequest(Request["UnregisterBrokerResponse"], api_key=64, v
 class UnregisterBrokerResponse(Response, api_key=64, versions=(0, 0), flexible=0):
     """Whether it was."""
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
 
 
@@ -119,8 +119,8 @@ class AddRaftVoterRequest(Request["AddRaftVoterResponse"], api_key=80, versions=
 class AddRaftVoterResponse(Response, api_key=80, versions=(0, 1), flexible=0):
     """Whether it does."""
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", null_since=0, ignorable=True)
 
 
@@ -135,6 +135,6 @@ class RemoveRaftVoterRequest(Request["RemoveRaftVoterResponse"], api_key=81, ver
 class RemoveRaftVoterResponse(Response, api_key=81, versions=(0, 0), flexible=0):
     """Whether it does not."""
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default="", null_since=0, ignorable=True)

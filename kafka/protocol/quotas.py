@@ -33,8 +33,8 @@ class DescribeClientQuotasResponse(Response, api_key=48, versions=(0, 1), flexib
         entity: list[DescribeClientQuotasResponse.EntityData]
         values: list[DescribeClientQuotasResponse.ValueData]
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
     entries: list[DescribeClientQuotasResponse.EntryData] | None = field(null_since=0)
 
@@ -67,9 +67,9 @@ class AlterClientQuotasResponse(Response, api_key=49, versions=(0, 1), flexible=
         entity_name: String | None = field(null_since=0)
 
     class EntryData(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
         entity: list[AlterClientQuotasResponse.EntityData]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     entries: list[AlterClientQuotasResponse.EntryData]

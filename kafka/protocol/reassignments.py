@@ -23,14 +23,14 @@ class ElectLeadersResponse(Response, api_key=43, versions=(0, 2), flexible=2):
 
     class PartitionResult(Struct):
         partition_id: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
 
     class ReplicaElectionResult(Struct):
         topic: String
         partition_result: list[ElectLeadersResponse.PartitionResult]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0, since=1)
     replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult]
 
@@ -58,16 +58,16 @@ class AlterPartitionReassignmentsResponse(Response, api_key=45, versions=(0, 1),
 
     class ReassignablePartitionResponse(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
 
     class ReassignableTopicResponse(Struct):
         name: String
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     allow_replication_factor_change: Boolean = field(default=True, since=1, ignorable=True)
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
     responses: list[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
 
@@ -100,7 +100,7 @@ class ListPartitionReassignmentsResponse(Response, api_key=46, versions=(0, 0), 
         name: String
         partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment]
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
     topics: list[ListPartitionReassignmentsResponse.OngoingTopicReassignment]

@@ -15,7 +15,7 @@ class SaslHandshakeRequest(Request["SaslHandshakeResponse"], api_key=17, version
 class SaslHandshakeResponse(Response, api_key=17, versions=(0, 1)):
     """The mechanisms that the broker has."""
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     mechanisms: list[String]
 
 
@@ -31,7 +31,7 @@ class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"], api_key=36, v
 class SaslAuthenticateResponse(Response, api_key=36, versions=(0, 2), flexible=2):
     """The broker's step, and from version 1 on how long the authentication lasts."""
 
-    error_code: Int16
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
     auth_bytes: Bytes
     session_lifetime_ms: Int64 = field(default=0, since=1, ignorable=True)
@@ -62,12 +62,12 @@ class DescribeUserScramCredentialsResponse(Response, api_key=50, versions=(0, 0)
             iterations: Int32
 
         user: String
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
         credential_infos: list[CredentialInfo]
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(null_since=0)
     results: list[DescribeUserScramCredentialsResult]
 
@@ -100,8 +100,8 @@ class AlterUserScramCredentialsResponse(Response, api_key=51, versions=(0, 0), f
 
     class AlterUserScramCredentialsResult(Struct):
         user: String
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(null_since=0)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     results: list[AlterUserScramCredentialsResult]

@@ -26,8 +26,8 @@ class ShareGroupHeartbeatResponse(Response, api_key=76, versions=(1, 1), flexibl
     class Assignment(Struct):
         topic_partitions: list[ShareGroupHeartbeatResponse.TopicPartitions]
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, null_since=0)
     member_id: String | None = field(default=None, null_since=0)
     member_epoch: Int32
@@ -63,7 +63,7 @@ class ShareGroupDescribeResponse(Response, api_key=77, versions=(1, 1), flexible
         assignment: ShareGroupDescribeResponse.Assignment
 
     class DescribedGroup(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
         group_id: String
         group_state: String
@@ -73,7 +73,7 @@ class ShareGroupDescribeResponse(Response, api_key=77, versions=(1, 1), flexible
         members: list[ShareGroupDescribeResponse.Member]
         authorized_operations: Int32 = field(default=-2_147_483_648)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     groups: list[ShareGroupDescribeResponse.DescribedGroup]
 
 
@@ -130,7 +130,7 @@ class ShareFetchResponse(Response, api_key=78, versions=(1, 2), flexible=0):
 
     class PartitionData(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
         acknowledge_error_code: Int16
         acknowledge_error_message: String | None = field(default=None, null_since=0)
@@ -148,8 +148,8 @@ class ShareFetchResponse(Response, api_key=78, versions=(1, 2), flexible=0):
         port: Int32
         rack: String | None = field(default=None, null_since=0)
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, null_since=0)
     acquisition_lock_timeout_ms: Int32
     responses: list[ShareFetchResponse.ShareFetchableTopicResponse]
@@ -188,7 +188,7 @@ class ShareAcknowledgeResponse(Response, api_key=79, versions=(1, 2), flexible=0
 
     class PartitionData(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
         current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch
 
@@ -202,8 +202,8 @@ class ShareAcknowledgeResponse(Response, api_key=79, versions=(1, 2), flexible=0
         port: Int32
         rack: String | None = field(default=None, null_since=0)
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, null_since=0)
     acquisition_lock_timeout_ms: Int32 = field(default=0, since=2, ignorable=True)
     responses: list[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse]
@@ -236,7 +236,7 @@ class DescribeShareGroupOffsetsResponse(Response, api_key=90, versions=(0, 1), f
         start_offset: Int64
         leader_epoch: Int32
         lag: Int64 = field(default=-1, since=1, ignorable=True)
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
 
     class DescribeShareGroupOffsetsResponseTopic(Struct):
@@ -247,10 +247,10 @@ class DescribeShareGroupOffsetsResponse(Response, api_key=90, versions=(0, 1), f
     class DescribeShareGroupOffsetsResponseGroup(Struct):
         group_id: String
         topics: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     groups: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]
 
 
@@ -274,7 +274,7 @@ class AlterShareGroupOffsetsResponse(Response, api_key=91, versions=(0, 0), flex
 
     class AlterShareGroupOffsetsResponsePartition(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
 
     class AlterShareGroupOffsetsResponseTopic(Struct):
@@ -282,8 +282,8 @@ class AlterShareGroupOffsetsResponse(Response, api_key=91, versions=(0, 0), flex
         topic_id: Uuid
         partitions: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition]
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, null_since=0)
     responses: list[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]
 
@@ -306,10 +306,10 @@ class DeleteShareGroupOffsetsResponse(Response, api_key=92, versions=(0, 0), fle
     class DeleteShareGroupOffsetsResponseTopic(Struct):
         topic_name: String
         topic_id: Uuid
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     error_message: String | None = field(default=None, null_since=0)
     responses: list[DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic]

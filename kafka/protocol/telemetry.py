@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka.wire.message import Request, Response
+from kafka.wire.message import Request, Response, field
 from kafka.wire.types import Boolean, Bytes, Int8, Int16, Int32, String, Uuid
 
 
@@ -17,8 +17,8 @@ class GetTelemetrySubscriptionsRequest(
 class GetTelemetrySubscriptionsResponse(Response, api_key=71, versions=(0, 0), flexible=0):
     """What, how often, and how compressed."""
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     client_instance_id: Uuid
     subscription_id: Int32
     accepted_compression_types: list[Int8]
@@ -41,5 +41,5 @@ class PushTelemetryRequest(Request["PushTelemetryResponse"], api_key=72, version
 class PushTelemetryResponse(Response, api_key=72, versions=(0, 0), flexible=0):
     """The error."""
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)

@@ -42,7 +42,7 @@ class CreateTopicsResponse(Response, api_key=19, versions=(0, 7), flexible=5):
     class CreatableTopicResult(Struct):
         name: String
         topic_id: Uuid = field(default=ZERO_UUID, since=7, ignorable=True)
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default="", since=1, null_since=0, ignorable=True)
         topic_config_error_code: Int16 = field(default=0, since=5, tag=0, tag_since=5, ignorable=True)
         num_partitions: Int32 = field(default=-1, since=5, ignorable=True)
@@ -73,7 +73,7 @@ class DeleteTopicsResponse(Response, api_key=20, versions=(0, 6), flexible=4):
     class DeletableTopicResult(Struct):
         name: String | None = field(null_since=6)
         topic_id: Uuid = field(default=ZERO_UUID, since=6, ignorable=True)
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, since=5, null_since=5, ignorable=True)
 
     throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
@@ -101,10 +101,10 @@ class CreatePartitionsResponse(Response, api_key=37, versions=(0, 3), flexible=2
 
     class CreatePartitionsTopicResult(Struct):
         name: String
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     results: list[CreatePartitionsResponse.CreatePartitionsTopicResult]
 
 
@@ -129,13 +129,13 @@ class DeleteRecordsResponse(Response, api_key=21, versions=(0, 2), flexible=2):
     class DeleteRecordsPartitionResult(Struct):
         partition_index: Int32
         low_watermark: Int64
-        error_code: Int16
+        error_code: Int16 = field(default=0)
 
     class DeleteRecordsTopicResult(Struct):
         name: String
         partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     topics: list[DeleteRecordsResponse.DeleteRecordsTopicResult]
 
 
@@ -160,7 +160,7 @@ class DescribeTopicPartitionsResponse(Response, api_key=75, versions=(0, 0), fle
     """A page of topics, and where the next begins."""
 
     class DescribeTopicPartitionsResponsePartition(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         partition_index: Int32
         leader_id: Int32
         leader_epoch: Int32 = field(default=-1, ignorable=True)
@@ -171,7 +171,7 @@ class DescribeTopicPartitionsResponse(Response, api_key=75, versions=(0, 0), fle
         offline_replicas: list[Int32] = field(ignorable=True)
 
     class DescribeTopicPartitionsResponseTopic(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         name: String | None = field(null_since=0)
         topic_id: Uuid = field(ignorable=True)
         is_internal: Boolean = field(default=False, ignorable=True)
@@ -182,6 +182,6 @@ class DescribeTopicPartitionsResponse(Response, api_key=75, versions=(0, 0), fle
         topic_name: String
         partition_index: Int32
 
-    throttle_time_ms: Int32 = field(ignorable=True)
+    throttle_time_ms: Int32 = field(default=0, ignorable=True)
     topics: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]
     next_cursor: DescribeTopicPartitionsResponse.Cursor | None = field(default=None, null_since=0)

@@ -20,8 +20,8 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"], api_key=22, versi
 class InitProducerIdResponse(Response, api_key=22, versions=(0, 6), flexible=2):
     """The id and epoch."""
 
-    throttle_time_ms: Int32 = field(ignorable=True)
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0, ignorable=True)
+    error_code: Int16 = field(default=0)
     producer_id: Int64 = field(default=-1)
     producer_epoch: Int16
     ongoing_txn_producer_id: Int64 = field(default=-1, since=6)
@@ -66,7 +66,7 @@ class AddPartitionsToTxnResponse(Response, api_key=24, versions=(0, 5), flexible
             default_factory=list, since=4
         )
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     error_code: Int16 = field(default=0, since=4, ignorable=True)
     results_by_transaction: list[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = field(
         default_factory=list, since=4
@@ -88,8 +88,8 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"], api_key=25, ver
 class AddOffsetsToTxnResponse(Response, api_key=25, versions=(0, 4), flexible=3):
     """The error."""
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
 
 
 class EndTxnRequest(Request["EndTxnResponse"], api_key=26, versions=(0, 5), flexible=3):
@@ -104,8 +104,8 @@ class EndTxnRequest(Request["EndTxnResponse"], api_key=26, versions=(0, 5), flex
 class EndTxnResponse(Response, api_key=26, versions=(0, 5), flexible=3):
     """The error, and the epoch to go on with."""
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     producer_id: Int64 = field(default=-1, since=5, ignorable=True)
     producer_epoch: Int16 = field(default=-1, since=5, ignorable=True)
 
@@ -133,7 +133,7 @@ class WriteTxnMarkersResponse(Response, api_key=27, versions=(0, 2), flexible=1)
 
     class WritableTxnMarkerPartitionResult(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
 
     class WritableTxnMarkerTopicResult(Struct):
         name: String
@@ -174,13 +174,13 @@ class TxnOffsetCommitResponse(Response, api_key=28, versions=(0, 5), flexible=3)
 
     class TxnOffsetCommitResponsePartition(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
 
     class TxnOffsetCommitResponseTopic(Struct):
         name: String
         partitions: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     topics: list[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
 
 
@@ -207,7 +207,7 @@ class DescribeProducersResponse(Response, api_key=61, versions=(0, 0), flexible=
 
     class PartitionResponse(Struct):
         partition_index: Int32
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         error_message: String | None = field(default=None, null_since=0)
         active_producers: list[DescribeProducersResponse.ProducerState]
 
@@ -215,7 +215,7 @@ class DescribeProducersResponse(Response, api_key=61, versions=(0, 0), flexible=
         name: String
         partitions: list[DescribeProducersResponse.PartitionResponse]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     topics: list[DescribeProducersResponse.TopicResponse]
 
 
@@ -233,7 +233,7 @@ class DescribeTransactionsResponse(Response, api_key=65, versions=(0, 0), flexib
         partitions: list[Int32]
 
     class TransactionState(Struct):
-        error_code: Int16
+        error_code: Int16 = field(default=0)
         transactional_id: String
         transaction_state: String
         transaction_timeout_ms: Int32
@@ -242,7 +242,7 @@ class DescribeTransactionsResponse(Response, api_key=65, versions=(0, 0), flexib
         producer_epoch: Int16
         topics: list[DescribeTransactionsResponse.TopicData]
 
-    throttle_time_ms: Int32
+    throttle_time_ms: Int32 = field(default=0)
     transaction_states: list[DescribeTransactionsResponse.TransactionState]
 
 
@@ -263,7 +263,7 @@ class ListTransactionsResponse(Response, api_key=66, versions=(0, 2), flexible=0
         producer_id: Int64
         transaction_state: String
 
-    throttle_time_ms: Int32
-    error_code: Int16
+    throttle_time_ms: Int32 = field(default=0)
+    error_code: Int16 = field(default=0)
     unknown_state_filters: list[String]
     transaction_states: list[ListTransactionsResponse.TransactionState]
