@@ -1,4 +1,4 @@
-"""Client quotas (KIP-546), which are stored and described, but not enforced; and the limits on connections.
+"""Client quotas (KIP-546), which are stored and described, but not enforced.
 
 An entity is a user, a client id, both, or an address; a name of None is the default of its kind. Stored in the
 metadata, as one small value for each entity. Rules and texts are Apache Kafka 4.3.0's, measured.
@@ -9,9 +9,8 @@ from __future__ import annotations
 import ipaddress
 import json
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from kafka.broker.log.metadata_store import MetadataStore
 from kafka.errors import InvalidRequestError, UnsupportedVersionError
@@ -179,53 +178,3 @@ def _fits(entity: Entity, component: QuotaFilterComponent) -> bool:
 
 def _name(entity: Entity) -> str:
     return json.dumps(sorted(entity.items()), separators=(",", ":"))
-
-
-PER_IP: Final = "max.connections.per.ip"
-ALL: Final = "max.connections"
-
-T = TypeVar("T", bound=Hashable)
-
-
-class ConnectionQuotas(Generic[T]):
-    """The limits on connections: per address (``max.connections.per.ip``), and in all (``max.connections``, or the
-    limit of open files, if that is less).
-
-    A connection above the address's limit is closed. At the limit for all, none is accepted: new ones wait in the
-    system's queue and take no descriptor, as in Apache Kafka 4.3.0 (measured). Decides only; ``server.py`` accepts and
-    closes connections. ``limit`` returns a setting's current value, which may change at any time. ``capacity``: how
-    many connections the process has descriptors for; None: any number.
-    """
-
-    def __init__(self, limit: Callable[[str], int], capacity: int | None = None) -> None:
-        self._limit = limit
-        self._capacity = capacity
-        self._hosts: dict[T, str] = {}
-        self._count_of: Counter[str] = Counter()
-
-    def add(self, who: T, host: str) -> bool:
-        """Count a new connection; False when it is above its address's limit."""
-        if self._count_of[host] >= self._limit(PER_IP):
-            return False
-        self._hosts[who] = host
-        self._count_of[host] += 1
-        return True
-
-    def remove(self, who: T) -> None:
-        """A connection has ended, counted or not."""
-        host = self._hosts.pop(who, None)
-        if host is not None:
-            self._count_of[host] -= 1
-            if not self._count_of[host]:
-                del self._count_of[host]
-
-    @property
-    def limit(self) -> int:
-        """The limit on all connections."""
-        limit = self._limit(ALL)
-        return limit if self._capacity is None else min(limit, self._capacity)
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another connection can be accepted."""
-        return len(self._hosts) < self.limit

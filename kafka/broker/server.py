@@ -9,19 +9,20 @@ so that all requests of a turn share one flush and one round of notifications. R
 a frame (and ``wire.codec.MAX_ELEMENTS``, which Kafka does not have), and reading stops while a peer has sent far ahead
 of its responses or does not read them. A slow reader holds at most :data:`MAX_PENDING_BYTES` and one response
 (``fetch.max.bytes``) in memory; all together :data:`MAX_ALL_PENDING_BYTES` and a response of one batch each.
-``quotas.py`` limits the number of connections. On listeners with SASL a connection that is not authenticated is closed
-:data:`AUTHENTICATION_TIMEOUT_S` after it was accepted, whatever it sends.
+:class:`ConnectionQuotas` limits the number of connections. On listeners with SASL a connection that is not
+authenticated is closed :data:`AUTHENTICATION_TIMEOUT_S` after it was accepted, whatever it sends.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import Final
 
 from kafka.broker.broker import Broker
 from kafka.broker.listeners import ListenerSpec, plaintext
-from kafka.broker.quotas import ALL, PER_IP, ConnectionQuotas
 from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.core.serving import ServerConnection
 from kafka.errors import KafkaProtocolError
@@ -53,6 +54,9 @@ LARGE_BYTES = 64 << 10
 one whose next request is larger than ``LARGE_BYTES``. Of all expensive connections the loop handles one request in a
 turn, so no other client waits for more than one such request, also when a client makes a new connection for each."""
 
+PER_IP: Final = "max.connections.per.ip"
+ALL: Final = "max.connections"
+
 WILDCARD_HOSTS = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -81,7 +85,7 @@ class BrokerServer:
         self._sessions: set[_Session] = set()
         # Connections with responses that the socket has not taken yet.
         self._slow: set[_Session] = set()
-        self._quotas: ConnectionQuotas[_Session] = ConnectionQuotas(broker.config.number, max_connections)
+        self._quotas = ConnectionQuotas(broker.config.number, max_connections)
         self._is_accepting = True
         self._is_quiet_until = -inf
         """The log has just heard that nothing is accepted (monotonic s)."""
@@ -474,3 +478,47 @@ def _shown(received: ReceivedRequest | UnknownRequest | None) -> str:
     if isinstance(received, ReceivedRequest):
         return f"{type(received.request).__name__} v{received.version} of {received.client_id!r}"
     return "a token" if received is None or received.api_key < 0 else f"API {received.api_key} v{received.api_version}"
+
+
+class ConnectionQuotas:
+    """The limits on connections: per address (``max.connections.per.ip``), and in all (``max.connections``, or the
+    limit of open files, if that is less).
+
+    A connection above the address's limit is closed. At the limit for all, none is accepted: new ones wait in the
+    system's queue and take no descriptor, as in Apache Kafka 4.3.0 (measured). Decides only;
+    :class:`BrokerServer` accepts and closes connections. ``limit`` returns a setting's current value, which may change
+    at any time. ``capacity``: how many connections the process has descriptors for; None: any number.
+    """
+
+    def __init__(self, limit: Callable[[str], int], capacity: int | None = None) -> None:
+        self._limit = limit
+        self._capacity = capacity
+        self._hosts: dict[_Session, str] = {}
+        self._count_of: Counter[str] = Counter()
+
+    def add(self, session: _Session, host: str) -> bool:
+        """Count a new connection; False when it is above its address's limit."""
+        if self._count_of[host] >= self._limit(PER_IP):
+            return False
+        self._hosts[session] = host
+        self._count_of[host] += 1
+        return True
+
+    def remove(self, session: _Session) -> None:
+        """A connection has ended, counted or not."""
+        host = self._hosts.pop(session, None)
+        if host is not None:
+            self._count_of[host] -= 1
+            if not self._count_of[host]:
+                del self._count_of[host]
+
+    @property
+    def limit(self) -> int:
+        """The limit on all connections."""
+        limit = self._limit(ALL)
+        return limit if self._capacity is None else min(limit, self._capacity)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another connection can be accepted."""
+        return len(self._hosts) < self.limit
