@@ -24,21 +24,26 @@ from uuid import UUID
 
 from kafka.broker import registry
 from kafka.broker.config import TOPIC_SETTINGS, BrokerConfig
-from kafka.broker.emulation import LATEST, EmulatedRelease, find_release
-from kafka.broker.features import Features
+from kafka.broker.emulation import LATEST, EmulatedRelease, Features, find_release
+from kafka.broker.error_responses import error_response
 from kafka.broker.fetch_sessions import FetchSessions
 from kafka.broker.log import FlushPolicy, LogDirectory, PartitionLog, Topic
 from kafka.broker.log.files import MAX_OPEN_FILES
 from kafka.broker.log.maintenance import LogMaintenance, maintenance_settings
 from kafka.broker.log.metadata_store import IdAllocator
 from kafka.broker.offset_store import OffsetStore
-from kafka.broker.purgatory import DelayedResponses, Purgatory
 from kafka.broker.quotas import Quotas
-from kafka.broker.responses import ConnectionContext, PendingResponse
+from kafka.broker.responses import (
+    ConnectionContext,
+    DelayedResponses,
+    PendingResponse,
+    Purgatory,
+    SlicedHandler,
+    SlicedRequests,
+)
 from kafka.broker.share.sessions import ShareSessions
 from kafka.broker.share.states import WAKE_AS_KAFKA_4_3, ShareEvent
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, StateTopics
-from kafka.broker.time_slices import SlicedHandler, SlicedRequests
 from kafka.broker.topics import TopicsImage
 from kafka.broker.transactions import TransactionCoordinator
 from kafka.broker.transactions.markers import MarkerWriter
@@ -223,7 +228,10 @@ class Broker:
         if handler.has_too_many_elements(request):
             return registry.reject_too_many_elements(call, handler.most_elements or 0)
         try:
-            outcome = self.release.refusal(call) or self.features.refusal(call) or handler.function(self, call)
+            try:
+                outcome = self.release.refusal(call) or self.features.refusal(call) or handler.function(self, call)
+            except BrokerResponseError as error:
+                outcome = error_response(call, error)
             self.release.adapt_response(self.metadata, call, outcome)
         except Exception:
             log.exception("%r: %s v%d failed; closing the connection", connection, type(request).__name__, version)
@@ -458,7 +466,10 @@ class Broker:
             opened += 1
             if not opened % OPENED_AT_ONCE:
                 yield False
-        return handler(self, call.at(self._now))
+        try:
+            return handler(self, call.at(self._now))
+        except BrokerResponseError as error:
+            return error_response(call, error)
 
     def complete(self, reply: PendingResponse, call: registry.RequestContext[Any], response: Response) -> None:
         """Complete a pending response, after a flush where it confirms what is not on the disk yet."""

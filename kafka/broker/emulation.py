@@ -1,4 +1,4 @@
-"""Emulation of Apache Kafka's releases: the releases (table), and how one of them treats requests.
+"""Emulation of Apache Kafka's releases: the releases (table), how one of them treats requests, and its feature levels.
 
 A request passes four points:
 
@@ -19,21 +19,23 @@ test compares the rows with real brokers. Inter-broker APIs are listed where the
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafka.broker.error_responses import failed
 from kafka.broker.registry import Handler, RequestContext
 from kafka.broker.responses import PendingResponse
-from kafka.errors import KafkaConfigurationError, KafkaProtocolError
+from kafka.errors import InvalidUpdateVersionError, KafkaConfigurationError, KafkaProtocolError
 from kafka.protocol.api_versions import ApiVersionsResponse
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownRequest, decode_request
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.offsets import OffsetFetchResponse
-from kafka.wire.message import Response
+from kafka.wire.message import Request, Response
 
 if TYPE_CHECKING:
+    from kafka.broker.config import BrokerConfig
     from kafka.broker.log.metadata_store import MetadataStore
 
 Ranges = Mapping[int, tuple[int, int]]
@@ -319,11 +321,7 @@ class EmulatedRelease:
         code = self.facts.refused.get(request.api_key)
         if code is None and call.version == 0 and not self.facts.has_zookeeper and request.api_key in _OF_ZOOKEEPER:
             code = UNSUPPORTED_VERSION
-        if code is None:
-            return None
-        from kafka.broker.error_responses import error_response  # not needed at the start
-
-        return error_response(request, code)
+        return None if code is None else refuse(request, code)
 
     @property
     def share_groups_disabled(self) -> bool:
@@ -388,3 +386,175 @@ def _no_share_coordinator(request: FindCoordinatorRequest) -> FindCoordinatorRes
             for key in request.coordinator_keys
         ]
     )
+
+
+def refuse(request: Request[Any], code: int) -> Response:
+    """The response of an API that is listed and switched off. Its form was measured: heartbeats and share requests have
+    the error once, descriptions once for each group, offsets once for each partition."""
+    kind: Any = type(request).response_type()
+    asked: Any = request
+    response: Response
+    if request.api_key in (69, 77):  # ConsumerGroupDescribe, ShareGroupDescribe
+        response = kind(groups=[failed(kind.DescribedGroup, code, group_id=name) for name in asked.group_ids])
+    elif request.api_key == 90:  # DescribeShareGroupOffsets
+        row = kind.DescribeShareGroupOffsetsResponseGroup
+        response = kind(groups=[failed(row, code, group_id=group.group_id) for group in asked.groups])
+    elif request.api_key == 8:  # OffsetCommit
+        response = kind(
+            topics=[
+                kind.OffsetCommitResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        kind.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in asked.topics
+            ]
+        )
+    elif request.api_key == 9:  # OffsetFetch
+        response = kind(
+            topics=[
+                kind.OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[
+                        failed(kind.OffsetFetchResponsePartition, code, partition_index=number, committed_offset=-1)
+                        for number in topic.partition_indexes
+                    ],
+                )
+                for topic in asked.topics or ()
+            ]
+        )
+    else:
+        response = failed(kind, code)
+    return response
+
+
+# -- feature levels ----------------------------------------------------------------------------------------------------
+#
+# Finalized feature levels (KIP-584): those of the release, and the changes by UpdateFeatures, which are stored in the
+# metadata as one small value. A level of 0 is left out of ApiVersions, and disables APIs: without ``share.version``
+# those of share groups, without ``group.version`` those of consumer groups. Clients decide themselves what they do by
+# ``transaction.version``. Rules and texts are Apache Kafka 4.3.0's, measured.
+
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADERS: Final = "eligible.leader.replicas.version"
+MIN_ISR: Final = "min.insync.replicas"
+
+SWITCHED_OFF: Final[Mapping[str, frozenset[int]]] = {
+    "share.version": frozenset({76, 77, 78, 79, 90, 91, 92}),
+    "group.version": frozenset({68, 69}),
+}
+"""Feature -> the APIs that its level 0 refuses."""
+
+_META: Final = "features"
+
+
+class FeatureUpdate(NamedTuple):
+    """One feature's new level, and how it may get there."""
+
+    name: str
+    level: int
+    upgrade_type: int
+
+
+class Features:
+    """The features of one broker."""
+
+    def __init__(
+        self,
+        release: EmulatedRelease,
+        metadata: MetadataStore,
+        config: BrokerConfig,
+        flush_metadata: Callable[[], None],
+    ) -> None:
+        self._metadata = metadata
+        self._config = config
+        self._flush_metadata = flush_metadata
+        self._release_epoch = release.facts.features_epoch
+        self._release = dict(release.finalized_features())
+        self._supported = {name: (least, most) for name, least, most in release.supported_features()}
+        self._changes: dict[str, int] = dict(metadata.meta(_META, {}))
+        self._off = self._refusals()
+
+    def finalized(self) -> dict[str, int]:
+        """Name and level of each finalized feature."""
+        levels = {**self._release, **{name: to for name, to in self._changes.items() if name in self._supported}}
+        return {name: level for name, level in levels.items() if level}
+
+    @property
+    def epoch(self) -> int:
+        """The finalized features' epoch, which rises with each change."""
+        if self._release_epoch < 0:
+            return self._release_epoch
+        return self._release_epoch + int(self._metadata.meta("features_epoch", 0))
+
+    def keep_min_isr(self) -> None:
+        """While there are eligible leader replicas (KIP-966), ``min.insync.replicas`` is always set for all brokers."""
+        own = self._metadata.config("broker", "")
+        if ELIGIBLE_LEADERS in self.finalized() and MIN_ISR not in own:
+            own[MIN_ISR] = self._config.value(MIN_ISR)
+            self._metadata.set_config("broker", "", own)
+            self._config.set_dynamic("", own)
+
+    def refusal(self, call: RequestContext[Any]) -> Response | None:
+        """The error response to a request of an API whose feature is off, or None."""
+        return refuse(call.request, UNSUPPORTED_VERSION) if call.request.api_key in self._off else None
+
+    def update(self, updates: Sequence[FeatureUpdate], validate_only: bool) -> None:
+        """Change levels, all or none. InvalidUpdateVersionError (95) for the first that cannot be."""
+        levels = self.finalized()
+        for update in updates:
+            self._check(update, levels.get(update.name, 0))
+        if updates and not validate_only:
+            metadata = self._metadata
+            self._changes.update({update.name: update.level for update in updates})
+            metadata.set_meta(_META, self._changes)
+            metadata.set_meta("features_epoch", int(metadata.meta("features_epoch", 0)) + 1)
+            self._flush_metadata()
+            self._off = self._refusals()
+
+    def _check(self, update: FeatureUpdate, now: int) -> None:
+        """Check one update, in Apache Kafka's order and words. InvalidUpdateVersionError (95)."""
+        name, level, kind = update
+        wrong = f"Invalid update version {level} for feature {name}. "
+        controller = f"Local controller {self._config.node_id}"
+        if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+            self._refuse(wrong + "The controller does not support the given upgrade type.")
+        if level < 0:
+            self._refuse(wrong + "A feature version cannot be less than 0.")
+        if name not in self._supported:
+            self._refuse(wrong + f"{controller} does not support this feature.")
+        least, most = self._supported[name]
+        if not least <= level <= most:
+            self._refuse(wrong + f"{controller} only supports versions {least}-{most}")
+        if level < now and kind == UPGRADE:
+            self._refuse(
+                wrong + "Can't downgrade the version of this feature without setting the upgrade type to either "
+                "safe or unsafe downgrade."
+            )
+        if level > now and kind != UPGRADE:
+            self._refuse(wrong + "Can't downgrade to a newer version.")
+        if level < now and name == METADATA_VERSION:
+            self._refuse(
+                f"Unsupported metadata.version downgrade from {now} to {level}. "
+                + (
+                    "Refusing to perform the requested downgrade because it might delete metadata information."
+                    if kind == SAFE_DOWNGRADE
+                    else "Unsafe metadata downgrade is not supported in this version."
+                )
+            )
+
+    def _refuse(self, why: str) -> None:
+        raise InvalidUpdateVersionError(
+            f"The update failed for all features since the following feature had an error: {why}"
+        )
+
+    def _refusals(self) -> frozenset[int]:
+        levels = self.finalized()
+        return frozenset().union(
+            *(keys for name, keys in SWITCHED_OFF.items() if name in self._changes and name not in levels)
+        )

@@ -1,113 +1,110 @@
-"""Answers of APIs that a release lists and has switched off (table): one row for each API that any release refuses.
+"""What many responses have: error codes and texts, and the authorized operations.
 
-Which release refuses which API, and with what error code, is in :mod:`kafka.broker.emulation`. The form of each answer
-was measured: heartbeats and share requests say it once, descriptions once for each group.
+There is no authorizer, so the broker's answer to "authorized operations" (KIP-430) is always all operations of a kind
+of resource: bit fields of Kafka's ``AclOperation`` numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import functools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafka.protocol.groups import ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatResponse, HeartbeatResponse
-from kafka.protocol.offsets import OffsetCommitResponse, OffsetFetchResponse
-from kafka.protocol.share import (
-    AlterShareGroupOffsetsResponse,
-    DeleteShareGroupOffsetsResponse,
-    DescribeShareGroupOffsetsResponse,
-    ShareAcknowledgeResponse,
-    ShareFetchResponse,
-    ShareGroupDescribeResponse,
-    ShareGroupHeartbeatResponse,
+from kafka.errors import BrokerResponseError, KafkaError, KafkaStorageError, NotCoordinatorError
+from kafka.wire.message import Response, Struct, fields_of
+
+if TYPE_CHECKING:
+    from kafka.broker.registry import RequestContext
+
+S = TypeVar("S", bound=Struct)
+T = TypeVar("T")
+
+
+def error_code(error: KafkaError | type[KafkaError] | None) -> int:
+    """Kafka's code of an error or of a kind of errors: -1 (UNKNOWN_SERVER_ERROR) where it has none, 0 for no error."""
+    if error is None:
+        return 0
+    code = getattr(error, "errno", None)
+    return -1 if code is None else int(code)
+
+
+def error_text(error: KafkaError) -> str:
+    """The error's text for a response's error message."""
+    return str(error.args[0]) if error.args else getattr(error, "message", "")
+
+
+def coordinator_error(error: BrokerResponseError) -> BrokerResponseError:
+    """The error as a coordinator says it: one that cannot write its state is no coordinator any more."""
+    return NotCoordinatorError("") if isinstance(error, KafkaStorageError) else error
+
+
+def failed(kind: type[S], error: KafkaError | int, **given: Any) -> S:
+    """A response, or an item of one, that says an error and nothing else: what is not given is 0 or empty. ``error``:
+    its code and its text, or the code alone."""
+    constants, arrays = _empty_fields(kind)
+    values = {**constants, **{name: [] for name in arrays}}
+    if isinstance(error, int):
+        values["error_code"] = error
+    else:
+        values["error_code"] = error_code(error)
+        if "error_message" in kind.fields:
+            values["error_message"] = error_text(error)
+    values.update(given)
+    return kind(**values)
+
+
+def error_response(call: RequestContext[Any], error: BrokerResponseError) -> Response:
+    """The response to a request that failed as a whole. Raises the error where the response has no place for it."""
+    kind: type[Response] = type(call.request).response_type()
+    code = kind.fields.get("error_code")
+    if code is None or not code.present(call.version):
+        raise error
+    return failed(kind, error)
+
+
+@functools.cache
+def _empty_fields(kind: type[Struct]) -> tuple[dict[str, Any], list[str]]:
+    """What the constructor requires: the fields that are 0 or an empty text, and the names of the arrays."""
+    required = [each for each in fields_of(kind) if each.spec.required]
+    return (
+        {each.name: each.implicit for each in required if not each.type.array},
+        [each.name for each in required if each.type.array],
+    )
+
+
+def answer_each(items: Iterable[T], answer: Callable[[T], S], refuse: Callable[[T, BrokerResponseError], S]) -> list[S]:
+    """An item of the response for each item of the request: what ``answer`` returns, or ``refuse`` makes of the error
+    that it raises."""
+    found = []
+    for item in items:
+        try:
+            found.append(answer(item))
+        except BrokerResponseError as error:
+            found.append(refuse(item, error))
+    return found
+
+
+# -- authorized operations ---------------------------------------------------------------------------------------------
+
+
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+
+OPERATIONS_NOT_REQUESTED: Final = -(2**31)
+"""In a response to a client that did not request the authorized operations."""
+
+
+def operations(is_requested: bool, all_operations: int) -> int:
+    """The authorized operations for a response: all, where they are requested."""
+    return all_operations if is_requested else OPERATIONS_NOT_REQUESTED
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+ALL_TOPIC_OPERATIONS: Final = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+ALL_CLUSTER_OPERATIONS: Final = _bits(
+    CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
 )
-from kafka.wire.message import Request, Response
-
-_ErrorResponse = Callable[[Any, int], Response]
-
-
-def _described(kind: type[ConsumerGroupDescribeResponse] | type[ShareGroupDescribeResponse]) -> _ErrorResponse:
-    made: Any = kind
-
-    def refuse(request: Any, code: int) -> Response:
-        groups = [
-            made.DescribedGroup(
-                error_code=code, group_id=name, group_state="", group_epoch=0, assignment_epoch=0, assignor_name="",
-                members=[],
-            )
-            for name in request.group_ids
-        ]  # fmt: skip
-        response: Response = made(throttle_time_ms=0, groups=groups)
-        return response
-
-    return refuse
-
-
-def _share_offsets(request: Any, code: int) -> Response:
-    kind = DescribeShareGroupOffsetsResponse
-    groups = [
-        kind.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=[], error_code=code)
-        for group in request.groups
-    ]
-    return kind(throttle_time_ms=0, groups=groups)
-
-
-def _commit(request: Any, code: int) -> Response:
-    kind = OffsetCommitResponse
-    topics = [
-        kind.OffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                kind.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-                for one in topic.partitions
-            ],
-        )
-        for topic in request.topics
-    ]
-    return kind(topics=topics)
-
-
-def _offsets(request: Any, code: int) -> Response:
-    kind = OffsetFetchResponse
-    topics = [
-        kind.OffsetFetchResponseTopic(
-            name=topic.name,
-            partitions=[
-                kind.OffsetFetchResponsePartition(
-                    partition_index=number, committed_offset=-1, metadata="", error_code=code
-                )
-                for number in topic.partition_indexes
-            ],
-        )
-        for topic in request.topics or ()
-    ]
-    return kind(topics=topics)
-
-
-_ERROR_RESPONSES: Final[Mapping[int, _ErrorResponse]] = {
-    8: _commit,
-    9: _offsets,
-    12: lambda _, code: HeartbeatResponse(error_code=code),
-    68: lambda _, code: ConsumerGroupHeartbeatResponse(
-        throttle_time_ms=0, error_code=code, member_epoch=0, heartbeat_interval_ms=0
-    ),
-    69: _described(ConsumerGroupDescribeResponse),
-    76: lambda _, code: ShareGroupHeartbeatResponse(
-        throttle_time_ms=0, error_code=code, member_epoch=0, heartbeat_interval_ms=0
-    ),
-    77: _described(ShareGroupDescribeResponse),
-    78: lambda _, code: ShareFetchResponse(
-        throttle_time_ms=0, error_code=code, acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[]
-    ),
-    79: lambda _, code: ShareAcknowledgeResponse(
-        throttle_time_ms=0, error_code=code, responses=[], node_endpoints=[]
-    ),
-    90: _share_offsets,
-    91: lambda _, code: AlterShareGroupOffsetsResponse(throttle_time_ms=0, error_code=code, responses=[]),
-    92: lambda _, code: DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=code, responses=[]),
-}
-"""API key -> how its answer says no."""
-
-
-def error_response(request: Request[Any], code: int) -> Response:
-    """The answer that refuses the whole request with an error code."""
-    return _ERROR_RESPONSES[request.api_key](request, code)
+ALL_GROUP_OPERATIONS: Final = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)

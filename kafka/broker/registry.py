@@ -5,11 +5,13 @@ A handler is a function in ``handlers/``, marked with what it handles::
     @handles(MetadataRequest)
     def metadata(broker: Broker, call: RequestContext[MetadataRequest]) -> MetadataResponse: ...
 
-It returns the response, or a :class:`~kafka.broker.responses.PendingResponse` that is completed later. ``MODULES``
-declares which module handles which APIs, and their versions, which are declared nowhere else: the broker's answer to
-ApiVersions comes from there, and a module is imported when the first request for it arrives. To add a handler, mark a
-function and add a row to ``MODULES``; to add a version, change the row. A module's docstring says what it does and how
-it differs from Apache Kafka (the documentation shows it).
+It returns the response, or a :class:`~kafka.broker.responses.PendingResponse` that is completed later. An error that it
+raises is the error of the whole response (``error_responses.error_response``).
+
+``MODULES`` declares which module handles which APIs, and their versions, which are declared nowhere else: the broker's
+answer to ApiVersions comes from there, and a module is imported when the first request for it arrives. To add a
+handler, mark a function and add a row to ``MODULES``; to add a version, change the row. A module's docstring says what
+it does and how it differs from Apache Kafka (the documentation shows it).
 """
 
 from __future__ import annotations

@@ -4,23 +4,30 @@ A response is complete at once or later (long polls, group commit). A request en
 silence (Produce with acks=0), or a closed connection, which is what Apache Kafka does with requests that it does not
 know.
 
-There is no authorizer, so the broker's answer to "authorized operations" (KIP-430) is always all operations of a kind
-of resource: bit fields of Kafka's ``AclOperation`` numbers.
+A response that comes later waits for one of three things. :class:`Purgatory` has the requests that are tried again when
+a key that they watch has changed, :class:`DelayedResponses` the responses that confirm what is not on the disk yet, and
+:class:`SlicedRequests` the requests that are handled in slices, so that they do not hold up the loop.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafka.errors import KafkaError
+from kafka.net.delayed import Timer, TimerHeap
 from kafka.wire.message import Response
 from kafka.wire.types import BytesLike
 
 if TYPE_CHECKING:
+    from kafka.broker.log import FlushPolicy, LogDirectory
     from kafka.core.sasl.server import SaslServer
     from kafka.net.transport import Transport
+
+log = logging.getLogger(__name__)
 
 _numbers = itertools.count(1)
 
@@ -150,37 +157,240 @@ class PendingResponse:
         self.transform = transform
 
 
-# -- error codes and authorized operations -----------------------------------------------------------------------------
+# -- delayed operations ------------------------------------------------------------------------------------------------
+#
+#     add(keys, deadline, attempt)       -> the request waits under each of its keys
+#     notify(key)                        -> the requests under the key are due for another attempt
+#     run(now)                           -> makes the attempts; the last one of those whose deadline has passed
+#
+# Keys are hashable: a partition's log, a share partition. :meth:`Purgatory.notify` is cheap and makes no attempt:
+# :meth:`Purgatory.run` does that, once for all notifications since the last one, so that ten produces wake a fetch once
+# and it finds the records of all ten. The name is Apache Kafka's.
 
 
-def error_code(error: KafkaError | type[KafkaError] | None) -> int:
-    """Kafka's code of an error or of a kind of errors: -1 (UNKNOWN_SERVER_ERROR) where it has none, 0 for no error."""
-    if error is None:
-        return 0
-    code = getattr(error, "errno", None)
-    return -1 if code is None else int(code)
+Attempt = Callable[[float, bool], bool]
+"""``(now, is_last)``: try to complete the request, True when it is. With ``is_last`` it has to be completed."""
 
 
-def error_text(error: KafkaError) -> str:
-    """The error's text for a response's error message."""
-    return str(error.args[0]) if error.args else getattr(error, "message", "")
+class DelayedOperation:
+    """One delayed request."""
+
+    __slots__ = ("attempt", "keys", "timer")
+
+    def __init__(self, keys: tuple[Hashable, ...], attempt: Attempt) -> None:
+        self.keys = keys
+        self.attempt: Attempt | None = attempt
+        self.timer: Timer[DelayedOperation] | None = None
 
 
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = 3, 4, 5, 6, 7, 8
-CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = 9, 10, 11, 12
+class Purgatory:
+    """The delayed requests of one broker."""
 
-OPERATIONS_NOT_REQUESTED: Final = -(2**31)
-"""In a response to a client that did not request the authorized operations."""
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self._deadlines: TimerHeap[DelayedOperation] = TimerHeap()
+        self._notified: dict[DelayedOperation, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When to call :meth:`run` next, in monotonic s; minus infinity: now."""
+        return float("-inf") if self._notified else self._deadlines.next_when()
+
+    def add(self, keys: Iterable[Hashable], deadline: float, attempt: Attempt) -> DelayedOperation:
+        """Delay a request until ``deadline`` (monotonic s) at the latest."""
+        operation = DelayedOperation(tuple(keys), attempt)
+        operation.timer = self._deadlines.push(deadline, operation)
+        for key in operation.keys:
+            self._by_key.setdefault(key, {})[operation] = None
+        return operation
+
+    def notify(self, key: Hashable) -> None:
+        """What is under ``key`` has changed."""
+        waiting = self._by_key.get(key)
+        if waiting:
+            self._notified.update(waiting)
+
+    def cancel(self, operation: DelayedOperation) -> None:
+        """Forget a request, as its connection has ended."""
+        operation.attempt = None
+        self._notified.pop(operation, None)
+        if operation.timer is not None:
+            operation.timer.cancel()
+            operation.timer = None
+        for key in operation.keys:
+            waiting = self._by_key.get(key)
+            if waiting is not None:
+                waiting.pop(operation, None)
+                if not waiting:
+                    del self._by_key[key]
+
+    def run(self, now: float) -> bool:
+        """Attempt the notified requests and those whose deadline has passed; whether there was any. What an attempt
+        notifies is due in the next run."""
+        has_attempted = bool(self._notified)
+        if self._notified:
+            notified, self._notified = self._notified, {}
+            for operation in notified:
+                if operation.attempt is not None and operation.attempt(now, False):
+                    self.cancel(operation)
+        while (timer := self._deadlines.pop_due(now)) is not None:
+            has_attempted = True
+            due = timer.item
+            if due is not None and due.attempt is not None:
+                due.attempt(now, True)
+                self.cancel(due)
+        return has_attempted
 
 
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
+# -- group commit ------------------------------------------------------------------------------------------------------
 
 
-ALL_TOPIC_OPERATIONS: Final = _bits(
-    READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS
+READ_ONLY_APIS: Final = frozenset(
+    {1, 2, 3, 9, 10, 12, 15, 16, 17, 18, 23, 29, 32, 35, 36, 50, 60, 61, 65, 66, 69, 75, 77, 90}
 )
-ALL_CLUSTER_OPERATIONS: Final = _bits(
-    CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
-)
-ALL_GROUP_OPERATIONS: Final = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+"""API keys of requests that change nothing on the disk."""
+
+METADATA_APIS: Final = frozenset({19, 20, 22, 33, 37, 44, 49, 51, 57})
+"""API keys whose responses confirm metadata, which another request may just have written."""
+
+
+class DelayedResponses:
+    """Delays responses until what they confirm is on the disk (group commit), by flush policy:
+
+    always    a response that confirms a change waits while anything written is not on the disk, also what another
+              request has written: a response to a duplicate confirms the original
+    others    only for what is flushed with every policy (metadata, blocks of producer ids)
+
+    Responses to read-only requests are never delayed. After a failed flush it is unknown what is on the disk, so the
+    connection is closed instead.
+    """
+
+    def __init__(self, logs: LogDirectory, policy: FlushPolicy) -> None:
+        self._logs = logs
+        self._is_always = policy.sync_before_answer
+
+    def delay(self, reply: PendingResponse, api_key: int) -> PendingResponse:
+        """The response to give the connection for a handler's: itself, or one that is complete after a flush."""
+        delayed = PendingResponse()
+        if reply.done:
+            if not self._must_wait(api_key):
+                return reply
+            self._complete_when_flushed(delayed, reply)
+        elif self._is_always and api_key not in READ_ONLY_APIS:
+            reply.call_when_done(lambda reply: self._on_done(delayed, reply))
+        else:
+            return reply
+        return delayed
+
+    def complete(self, reply: PendingResponse, api_key: int, response: Response) -> None:
+        """Complete a pending response, after a flush where it has to wait for one."""
+        if self._must_wait(api_key):
+            self._complete_when_flushed(reply, PendingResponse.of(response))
+        else:
+            reply.complete(response)
+
+    def _must_wait(self, api_key: int) -> bool:
+        if self._is_always:
+            return self._logs.has_unflushed and api_key not in READ_ONLY_APIS
+        flusher = self._logs.flusher
+        return (flusher.has_requested and api_key not in READ_ONLY_APIS) or (
+            flusher.is_requested_unfinished and api_key in METADATA_APIS
+        )
+
+    def _on_done(self, delayed: PendingResponse, reply: PendingResponse) -> None:
+        if self._logs.has_unflushed:
+            self._complete_when_flushed(delayed, reply)
+        else:
+            delayed.complete_like(reply)
+
+    def _complete_when_flushed(self, delayed: PendingResponse, reply: PendingResponse) -> None:
+        self._logs.flusher.add_waiter(lambda error: delayed.complete_like(reply, hang_up=error is not None))
+
+
+# -- requests in slices ------------------------------------------------------------------------------------------------
+#
+# A batch of a few kB may hold millions of records. A handler that may take longer than one turn of the loop is a
+# generator, which yields after each slice of it (``time_slices.py``)::
+#
+#     yield False    nothing is held: another request may have the next turn
+#     yield True     a decompressed batch is held: this request goes on in the next turn, so that only one batch is held
+#
+# Most requests never yield, and are answered at once. While a request waits for its turn, the next request of its
+# connection is not read.
+
+
+SlicedHandler = Generator[bool, None, Response | PendingResponse]
+Complete = Callable[[PendingResponse, Response], None]
+
+
+class SlicedRequests:
+    """The long requests of one broker."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_SlicedRequest] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def start(
+        self, connection: ConnectionContext, steps: SlicedHandler, complete: Complete
+    ) -> Response | PendingResponse:
+        """Run a handler to its first yield, or to its end. ``complete`` is called with the pending response and the
+        response when it ends later. An exception before the first yield is raised."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Response | PendingResponse = end.value
+            return found
+        sliced = _SlicedRequest(connection, steps, complete)
+        self._waiting.append(sliced)
+        sliced.cancel = partial(self._cancel, sliced)
+        connection.set_pending(sliced.cancel)
+        return sliced.reply
+
+    def run(self) -> None:
+        """Run one slice."""
+        if not self._waiting:
+            return
+        sliced = self._waiting[0]
+        try:
+            holds_batch = next(sliced.steps)
+        except StopIteration as end:
+            self._end(sliced, end.value)
+        except Exception:
+            log.exception("%r: a request failed; closing the connection", sliced.connection)
+            self._end(sliced, PendingResponse.hanging_up())
+        else:
+            if not holds_batch:
+                self._waiting.rotate(-1)
+
+    def _end(self, sliced: _SlicedRequest, outcome: Response | PendingResponse) -> None:
+        self._waiting.popleft()
+        if sliced.cancel is not None:
+            sliced.connection.clear_pending(sliced.cancel)  # not if the request is a delayed operation now
+        sliced.cancel = None  # a reference cycle otherwise
+        reply = sliced.reply
+        if not isinstance(outcome, PendingResponse):
+            sliced.complete(reply, outcome)
+        elif outcome.done:
+            reply.complete_like(outcome)
+        else:
+            outcome.call_when_done(reply.complete_like)
+
+    def _cancel(self, sliced: _SlicedRequest) -> None:
+        """The connection has ended: the request goes no further, and what it has done stays done."""
+        sliced.steps.close()
+        sliced.cancel = None
+        self._waiting.remove(sliced)
+
+
+class _SlicedRequest:
+    def __init__(self, connection: ConnectionContext, steps: SlicedHandler, complete: Complete) -> None:
+        self.connection = connection
+        self.steps = steps
+        self.complete = complete
+        self.reply = PendingResponse()
+        self.cancel: Callable[[], None] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafka.broker.config import check_topic_settings
@@ -17,6 +17,8 @@ from kafka.errors import InvalidReplicationAssignmentError, InvalidTopicError, T
 
 if TYPE_CHECKING:
     from kafka.broker.log.metadata_store import IdAllocator, MetadataStore
+
+K = TypeVar("K")
 
 TopicIdPartition = tuple[UUID, int]
 """A topic's id, and the number of a partition."""
@@ -109,6 +111,14 @@ def check_replicas(node_id: int, broker_ids: Sequence[int]) -> None:
             raise InvalidReplicationAssignmentError(
                 f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
             )
+
+
+def distinct_partitions(named: Iterable[tuple[K, Iterable[int]]]) -> dict[K, list[int]]:
+    """Topic -> partitions: what a request names, each once."""
+    found: dict[K, dict[int, None]] = {}
+    for topic, numbers in named:
+        found.setdefault(topic, {}).update(dict.fromkeys(numbers))
+    return {topic: list(numbers) for topic, numbers in found.items()}
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[int]]:

@@ -6,8 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from kafka.broker.responses import ConnectionContext, PendingResponse
-from kafka.broker.time_slices import SlicedRequests
+from kafka.broker.responses import ConnectionContext, PendingResponse, SlicedRequests
 from kafka.protocol.api_versions import ApiVersionsResponse
 from kafka.wire.message import Response
 

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+from kafka.broker.error_responses import error_code
 from kafka.broker.faults import faulty_responses
 from kafka.broker.faults.faulty_responses import (
     READ_ONLY,
@@ -35,7 +36,7 @@ from kafka.broker.faults.faulty_responses import (
     without_partitions,
 )
 from kafka.broker.faults.rules import PRODUCE_KEY, FaultRuleBuilder, Rule
-from kafka.broker.responses import ConnectionContext, PendingResponse, error_code
+from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.errors import IllegalArgumentError, UnsupportedVersionError
 from kafka.net.delayed import TimerHeap
 from kafka.protocol.fetch import FetchRequest

@@ -13,18 +13,20 @@ import contextlib
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.features import KRAFT_VERSION, SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
+from kafka.broker.emulation import KRAFT_VERSION, SAFE_DOWNGRADE, UPGRADE, FeatureUpdate
+from kafka.broker.error_responses import ALL_CLUSTER_OPERATIONS, error_code, failed, operations
 from kafka.broker.log import Topic
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import ALL_CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, error_code, error_text
+from kafka.broker.topics import distinct_partitions
 from kafka.errors import (
     BrokerIdNotRegisteredError,
-    BrokerResponseError,
     InconsistentClusterIdError,
     InvalidRequestError,
     InvalidUpdateVersionError,
     LogDirNotFoundError,
+    MismatchedEndpointTypeError,
     UnknownTopicOrPartitionError,
+    UnsupportedEndpointTypeError,
     UnsupportedVersionError,
 )
 from kafka.protocol.log_dirs import (
@@ -53,9 +55,6 @@ if TYPE_CHECKING:
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
-NOT_OF_CONTROLLERS: Final = (
-    "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
-)
 
 
 @handles(DescribeClusterRequest)
@@ -63,28 +62,22 @@ def describe_cluster(broker: Broker, call: RequestContext[DescribeClusterRequest
     """Brokers only: an endpoint type of controllers gets MISMATCHED_ENDPOINT_TYPE (114), any other
     UNSUPPORTED_ENDPOINT_TYPE (115) (KIP-919)."""
     wanted = call.request.endpoint_type
-    if wanted != BROKERS:
-        known = wanted == CONTROLLERS
-        return DescribeClusterResponse(
-            throttle_time_ms=0,
-            error_code=114 if known else 115,
-            error_message=NOT_OF_CONTROLLERS if known else f"Unsupported endpoint type {wanted}",
-            endpoint_type=BROKERS,
-            cluster_id="",
-            brokers=[],
+    if wanted == CONTROLLERS:
+        raise MismatchedEndpointTypeError(
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         )
+    if wanted != BROKERS:
+        raise UnsupportedEndpointTypeError(f"Unsupported endpoint type {wanted}")
     host, port = broker.endpoint(call.connection)
     node_id = broker.config.node_id
     return DescribeClusterResponse(
-        throttle_time_ms=0,
-        error_code=0,
         endpoint_type=BROKERS,
         cluster_id=broker.ids.cluster_id,
         controller_id=node_id,
         brokers=[DescribeClusterResponse.DescribeClusterBroker(broker_id=node_id, host=host, port=port)],
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS
-        if call.request.include_cluster_authorized_operations
-        else OPERATIONS_NOT_REQUESTED,
+        cluster_authorized_operations=operations(
+            call.request.include_cluster_authorized_operations, ALL_CLUSTER_OPERATIONS
+        ),
     )
 
 
@@ -93,7 +86,6 @@ def describe_cluster(broker: Broker, call: RequestContext[DescribeClusterRequest
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 CONTROLLER: Final = "CONTROLLER"
-UNSUPPORTED: Final = error_code(UnsupportedVersionError)
 _NODES_SINCE: Final = 2
 
 
@@ -109,8 +101,6 @@ def describe_quorum(broker: Broker, call: RequestContext[DescribeQuorumRequest])
         listeners=[DescribeQuorumResponse.Listener(name=CONTROLLER, host=host, port=port)],
     )
     return DescribeQuorumResponse(
-        error_code=0,
-        error_message="",
         topics=[
             DescribeQuorumResponse.TopicData(
                 topic_name=topic.topic_name,
@@ -131,8 +121,6 @@ def _quorum(broker: Broker, version: int) -> DescribeQuorumResponse.PartitionDat
         voter.last_fetch_timestamp = voter.last_caught_up_timestamp = broker.epoch_ms()
     return DescribeQuorumResponse.PartitionData(
         partition_index=0,
-        error_code=0,
-        error_message="",
         leader_id=broker.config.node_id,
         leader_epoch=1,
         high_watermark=0,
@@ -143,57 +131,43 @@ def _quorum(broker: Broker, version: int) -> DescribeQuorumResponse.PartitionDat
 
 def _no_quorum(index: int, version: int) -> DescribeQuorumResponse.PartitionData:
     text = "This server does not host this topic-partition." if version >= _NODES_SINCE else ""
-    return DescribeQuorumResponse.PartitionData(
-        partition_index=index,
-        error_code=error_code(UnknownTopicOrPartitionError),
-        error_message=text,
-        leader_id=0,
-        leader_epoch=0,
-        high_watermark=0,
-        current_voters=[],
-        observers=[],
-    )
+    return failed(DescribeQuorumResponse.PartitionData, UnknownTopicOrPartitionError(text), partition_index=index)
 
 
 @handles(UnregisterBrokerRequest)
 def unregister_broker(broker: Broker, call: RequestContext[UnregisterBrokerRequest]) -> UnregisterBrokerResponse:
     wanted = call.request.broker_id
     if wanted == broker.config.node_id:
-        code, text = InvalidRequestError.errno, f"Broker ID {wanted} is the one that is asked, and it is the only one"
-    else:
-        code, text = BrokerIdNotRegisteredError.errno, f"Broker ID {wanted} is not currently registered"
-    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=int(code or 0), error_message=text)
+        raise InvalidRequestError(f"Broker ID {wanted} is the one that is asked, and it is the only one")
+    raise BrokerIdNotRegisteredError(f"Broker ID {wanted} is not currently registered")
 
 
 @handles(AddRaftVoterRequest)
 def add_raft_voter(broker: Broker, call: RequestContext[AddRaftVoterRequest]) -> AddRaftVoterResponse:
     request = call.request
-    code, text = _voter_refusal(broker, request, "Add", "adding")
-    if code == UNSUPPORTED and CONTROLLER not in {listener.name for listener in request.listeners}:
+    _check_voter(broker, request, "Add")
+    if CONTROLLER not in {listener.name for listener in request.listeners}:
         shown = ", ".join(f"ListenerName({one.name})={one.host}/<unresolved>:{one.port}" for one in request.listeners)
-        code = error_code(InvalidRequestError)
-        text = (
+        raise InvalidRequestError(
             f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{shown}}})) for the default "
             f"listener ListenerName({CONTROLLER})"
         )
-    return AddRaftVoterResponse(throttle_time_ms=0, error_code=code, error_message=text)
+    raise UnsupportedVersionError("Cluster doesn't support adding voter because the kraft.version feature is 0")
 
 
 @handles(RemoveRaftVoterRequest)
 def remove_raft_voter(broker: Broker, call: RequestContext[RemoveRaftVoterRequest]) -> RemoveRaftVoterResponse:
-    code, text = _voter_refusal(broker, call.request, "Remove", "removing")
-    return RemoveRaftVoterResponse(throttle_time_ms=0, error_code=code, error_message=text)
+    _check_voter(broker, call.request, "Remove")
+    raise UnsupportedVersionError("Cluster doesn't support removing voter because the kraft.version feature is 0")
 
 
-def _voter_refusal(
-    broker: Broker, request: AddRaftVoterRequest | RemoveRaftVoterRequest, noun: str, verb: str
-) -> tuple[int, str]:
+def _check_voter(broker: Broker, request: AddRaftVoterRequest | RemoveRaftVoterRequest, verb: str) -> None:
     if request.cluster_id is not None and request.cluster_id != broker.ids.cluster_id:
-        text = f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{broker.ids.cluster_id}"'
-        return error_code(InconsistentClusterIdError), text
+        raise InconsistentClusterIdError(
+            f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{broker.ids.cluster_id}"'
+        )
     if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
-        return error_code(InvalidRequestError), f"{noun} voter request didn't include a valid voter"
-    return UNSUPPORTED, f"Cluster doesn't support {verb} voter because the kraft.version feature is 0"
+        raise InvalidRequestError(f"{verb} voter request didn't include a valid voter")
 
 
 @handles(UpdateFeaturesRequest)
@@ -209,29 +183,21 @@ def update_features(broker: Broker, call: RequestContext[UpdateFeaturesRequest])
         )
         for one in request.feature_updates
     ]
-    try:
-        broker.features.update(updates, validate_only=True)
-        if not request.validate_only:
-            if any(one.name == KRAFT_VERSION and one.level for one in updates):
-                raise InvalidUpdateVersionError("The one controller of this broker has a fixed set of voters.")
-            broker.features.update(updates, validate_only=False)
-    except BrokerResponseError as error:
-        return UpdateFeaturesResponse(
-            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), results=[]
-        )
-    results = [
-        UpdateFeaturesResponse.UpdatableFeatureResult(feature=one.name, error_code=0, error_message="NONE")
-        for one in updates
-    ]
-    return UpdateFeaturesResponse(
-        throttle_time_ms=0, error_code=0, error_message=None, results=results if call.version < 2 else []
-    )
+    broker.features.update(updates, validate_only=True)
+    if not request.validate_only:
+        if any(one.name == KRAFT_VERSION and one.level for one in updates):
+            raise InvalidUpdateVersionError("The one controller of this broker has a fixed set of voters.")
+        broker.features.update(updates, validate_only=False)
+    results = [UpdateFeaturesResponse.UpdatableFeatureResult(feature=one.name, error_message="NONE") for one in updates]
+    return UpdateFeaturesResponse(error_message=None, results=results if call.version < 2 else [])
 
 
 # -- log directories --------------------------------------------------------------------------------------------------
 
 
 _VOLUME_SINCE: Final = 4
+
+_LogDirResult = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
 @handles(DescribeLogDirsRequest)
@@ -242,15 +208,11 @@ def describe_log_dirs(broker: Broker, call: RequestContext[DescribeLogDirsReques
     if call.request.topics is None:
         wanted = [(topic, list(range(topic.partitions))) for topic in broker.metadata]
     else:
-        numbers_of: dict[str, dict[int, None]] = {}
-        for asked in call.request.topics:
-            numbers_of.setdefault(asked.topic, {}).update(dict.fromkeys(asked.partitions))
-        for name, numbers in numbers_of.items():
+        for name, numbers in distinct_partitions((one.topic, one.partitions) for one in call.request.topics).items():
             topic = broker.metadata.topic(name)
             if topic is not None:
                 wanted.append((topic, [one for one in numbers if 0 <= one < topic.partitions]))
     result = DescribeLogDirsResponse.DescribeLogDirsResult(
-        error_code=0,
         log_dir=broker.logs.path,
         topics=[
             DescribeLogDirsResponse.DescribeLogDirsTopic(
@@ -273,7 +235,7 @@ def describe_log_dirs(broker: Broker, call: RequestContext[DescribeLogDirsReques
         with contextlib.suppress(OSError):
             volume = shutil.disk_usage(broker.logs.path)
             result.total_bytes, result.usable_bytes = volume.total, volume.free
-    return DescribeLogDirsResponse(throttle_time_ms=0, error_code=0, results=[result])
+    return DescribeLogDirsResponse(results=[result])
 
 
 @handles(AlterReplicaLogDirsRequest)
@@ -288,23 +250,14 @@ def alter_replica_log_dirs(
         for asked in directory.topics:
             topic = broker.metadata.topic(asked.name)
             for number in asked.partitions:
-                code = 0
-                if not is_ours:
-                    code = error_code(LogDirNotFoundError)
-                elif topic is None or not 0 <= number < topic.partitions:
-                    code = error_code(UnknownTopicOrPartitionError)
-                codes.setdefault(asked.name, {})[number] = code
+                is_there = topic is not None and 0 <= number < topic.partitions
+                error = LogDirNotFoundError if not is_ours else None if is_there else UnknownTopicOrPartitionError
+                codes.setdefault(asked.name, {})[number] = error_code(error)
     return AlterReplicaLogDirsResponse(
-        throttle_time_ms=0,
         results=[
             AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
                 topic_name=name,
-                partitions=[
-                    AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
-                        partition_index=number, error_code=code
-                    )
-                    for number, code in found.items()
-                ],
+                partitions=[_LogDirResult(partition_index=number, error_code=code) for number, code in found.items()],
             )
             for name, found in codes.items()
         ],

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from kafka.broker.config import (
     BOOLEAN,
@@ -40,11 +41,11 @@ from kafka.broker.config import (
     check_topic_settings,
     list_of,
 )
-from kafka.broker.features import ELIGIBLE_LEADERS, MIN_ISR
+from kafka.broker.emulation import ELIGIBLE_LEADERS, MIN_ISR
+from kafka.broker.error_responses import answer_each, error_code, error_text, failed
 from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings
 from kafka.broker.quotas import QuotaChange, QuotaFilterComponent
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import error_code, error_text
 from kafka.broker.share.group_configs import GROUP_SETTINGS, IntGroupConfig, check_group_settings
 from kafka.broker.telemetry import CLIENT_METRICS_SETTINGS, KIND, check_client_metrics
 from kafka.broker.topics import check_topic_name
@@ -72,6 +73,7 @@ from kafka.protocol.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from kafka.wire.message import Struct
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
@@ -90,6 +92,7 @@ HIDDEN: Final = frozenset({"log.initial.task.delay.ms"})
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
+_Described = DescribeConfigsResponse.DescribeConfigsResult
 _Row = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
@@ -117,49 +120,41 @@ def topic_value(broker: Broker, own: Mapping[str, str], name: str) -> SourcedVal
 def describe_configs(broker: Broker, call: RequestContext[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     request = call.request
     odd = [one.resource_type for one in request.resources if one.resource_type not in KINDS]
-    results = []
-    row_of = _unset_rows(broker, request.include_synonyms)
-    for resource in request.resources:
-        rows: list[_Row] = []
-        code, text = 0, ""
-        try:
-            if odd:  # nothing of such a request is answered
-                raise InvalidRequestError(f"Unexpected resource type {odd[0]}")
-            rows = _describe(broker, resource, request.include_synonyms, row_of)
-            if call.version == 0:  # it has no sources
-                for row in rows:
-                    row.is_default = row.config_source == FROM_DEFAULT
-                if resource.resource_type == TOPIC and _is_before_sources(broker):
-                    for row in rows:
-                        row.is_default = row.config_source != FROM_TOPIC
-        except BrokerResponseError as error:
-            code, text = error_code(error), error_text(error)
-        results.append(
-            DescribeConfigsResponse.DescribeConfigsResult(
-                error_code=code,
-                error_message=text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                configs=rows,
-            )
+    # The row of a setting that a topic has not set: for all topics of a request the same object.
+    row_of = functools.cache(lambda key: _topic_row(broker, {}, key, request.include_synonyms))
+    # To a release before 1.1 (KIP-226) what the broker's file says of all topics is a default, too.
+    is_before_sources = broker.release.facts.apis[DescribeConfigsRequest.api_key][1] == 0
+
+    def describe(resource: DescribeConfigsRequest.DescribeConfigsResource) -> _Described:
+        if odd:  # nothing of such a request is answered
+            raise InvalidRequestError(f"Unexpected resource type {odd[0]}")
+        rows = _describe(broker, resource, request.include_synonyms, row_of)
+        if call.version == 0:  # it has no sources
+            is_from_topic = resource.resource_type == TOPIC and is_before_sources
+            for row in rows:
+                source = row.config_source
+                row.is_default = source != FROM_TOPIC if is_from_topic else source == FROM_DEFAULT
+        return _Described(
+            error_message="",
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=rows,
         )
-    return DescribeConfigsResponse(throttle_time_ms=0, results=results)
+
+    return DescribeConfigsResponse(
+        results=answer_each(
+            request.resources,
+            describe,
+            lambda one, error: failed(
+                _Described, error, resource_type=one.resource_type, resource_name=one.resource_name
+            ),
+        )
+    )
 
 
-def _is_before_sources(broker: Broker) -> bool:
-    """Whether it is a release before 1.1 (KIP-226), to which what the broker's file says of all topics is a default."""
-    return broker.release.facts.apis[DescribeConfigsRequest.api_key][1] == 0
-
-
-def _unset_rows(broker: Broker, with_synonyms: bool) -> Callable[[str], _Row]:
-    """Gives the row of a setting that a topic has not set: for all topics of a request the same object."""
-
-    @functools.cache
-    def row_of(key: str) -> _Row:
-        sources = topic_sources(broker, {}, key) if with_synonyms else []
-        return _row(key, topic_value(broker, {}, key), sources, TOPIC_SETTINGS[key].type)
-
-    return row_of
+def _topic_row(broker: Broker, own: Mapping[str, str], key: str, with_synonyms: bool) -> _Row:
+    sources = topic_sources(broker, own, key) if with_synonyms else []
+    return _row(_Setting(key, topic_value(broker, own, key), sources, TOPIC_SETTINGS[key].type))
 
 
 def _describe(
@@ -171,118 +166,109 @@ def _describe(
     """The rows of one resource, by its type. Rows of topic settings that the topic does not override come from
     ``row_of``, which makes each once a request. UnknownTopicOrPartitionError for a missing topic, InvalidRequestError
     for an empty name or another type."""
-    name = resource.resource_name
+    kind, name = resource.resource_type, resource.resource_name
     wanted = frozenset(resource.configuration_keys) if resource.configuration_keys else None
-    if resource.resource_type == TOPIC:
+    if kind == TOPIC:
         check_topic_name(name)
         if broker.metadata.topic(name) is None:
             raise UnknownTopicOrPartitionError("")
         own = broker.metadata.config("topic", name)
         return [
-            _row(
-                key,
-                topic_value(broker, own, key),
-                topic_sources(broker, own, key) if with_synonyms else [],
-                setting.type,
-            )
-            if key in own
-            else row_of(key)
-            for key, setting in TOPIC_SETTINGS.items()
+            _topic_row(broker, own, key, with_synonyms) if key in own else row_of(key)
+            for key in TOPIC_SETTINGS
             if wanted is None or key in wanted
         ]
-    if resource.resource_type == BROKER:
-        return _describe_broker(broker, name, wanted, with_synonyms)
-    if resource.resource_type == CLIENT_METRICS:
-        if not name:
-            raise InvalidRequestError("Client metrics subscription name must not be empty")
-        return _describe_client_metrics(broker, name, wanted, with_synonyms)
-    if resource.resource_type == GROUP:
-        if not name:
-            raise InvalidRequestError("Group name must not be empty")
-        return _describe_group(broker, name, wanted, with_synonyms)
-    raise InvalidRequestError(f"Unsupported resource type: {resource.resource_type}")
+    if kind not in _SETTINGS:
+        raise InvalidRequestError(f"Unsupported resource type: {kind}")
+    if not name and kind in _NOUNS:
+        raise InvalidRequestError(f"{_NOUNS[kind]} name must not be empty")
+    return [
+        _row(one if with_synonyms else one._replace(synonyms=[]))
+        for one in _SETTINGS[kind](broker, name)
+        if wanted is None or one.key in wanted
+    ]
 
 
-def _describe_broker(broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool) -> list[_Row]:
+class _Setting(NamedTuple):
+    """A setting of a resource. ``synonyms``: every value that it has."""
+
+    key: str
+    in_force: SourcedValue
+    synonyms: list[SourcedValue]
+    type: int
+    read_only: bool = False
+    is_null: bool = False
+
+
+def _broker_settings(broker: Broker, name: str) -> Iterator[_Setting]:
     if name == "":
-        found = [SourcedValue(key, value, FROM_ALL_BROKERS) for key, value in broker.config.dynamic.get("", {}).items()]
-        return [
-            _row(one.name, one, [one] if with_synonyms else [], _type(one.name))
-            for one in found
-            if wanted is None or one.name in wanted
-        ]
+        for key, value in broker.config.dynamic.get("", {}).items():
+            known = broker_setting(key)
+            one = SourcedValue(key, value, FROM_ALL_BROKERS)
+            yield _Setting(key, one, [one], STRING if known is None else known.type)
+        return
     _check_broker_name(broker, name, "Broker", " or empty string, but received")
-    rows = []
     own = {key: known for key in broker.config.static if (known := broker_setting(key)) is not None}
     for key, setting in {**BROKER_SETTINGS, **own}.items():
-        if key not in HIDDEN and (wanted is None or key in wanted):
+        if key not in HIDDEN:
             sources = broker.config.sources(key)
-            row = _row(key, sources[0], sources if with_synonyms else [], setting.type, not setting.dynamic)
-            if setting.is_null and row.config_source == FROM_DEFAULT:
-                row.value, row.synonyms = None, []
-            rows.append(row)
-    return rows
+            is_null = setting.is_null and sources[0].source == FROM_DEFAULT
+            synonyms = [] if is_null else sources
+            yield _Setting(key, sources[0], synonyms, setting.type, not setting.dynamic, is_null)
 
 
-def _describe_group(broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool) -> list[_Row]:
+def _group_settings(broker: Broker, name: str) -> Iterator[_Setting]:
     """Settings of share groups, then of consumer groups, whose defaults are the broker's settings. A group that does
     not exist has them, too."""
     config = broker.share.config(name)
-    rows = []
     for key, setting in GROUP_SETTINGS.items():
-        if wanted is None or key in wanted:
-            own = [SourcedValue(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
-            is_number = isinstance(setting, IntGroupConfig)
-            default = SourcedValue(
-                "group." + key if is_number else key, setting.default(broker.share.limits), FROM_DEFAULT
-            )
-            kind = (
-                INT if is_number else BOOLEAN if setting.default(broker.share.limits) in ("true", "false") else STRING
-            )
-            sources = [*own, default]
-            rows.append(_row(key, sources[0], sources if with_synonyms else [], kind))
+        own = [SourcedValue(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
+        default = setting.default(broker.share.limits)
+        if isinstance(setting, IntGroupConfig):
+            kind, broker_key = INT, "group." + key
+        else:
+            kind, broker_key = BOOLEAN if default in ("true", "false") else STRING, key
+        sources = [*own, SourcedValue(broker_key, default, FROM_DEFAULT)]
+        yield _Setting(key, sources[0], sources, kind)
     set_for_it = broker.metadata.config("group", name)
     for key, number in GROUP_NUMBERS.items():
-        if wanted is None or key in wanted:
-            sources = [SourcedValue(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
-            sources += broker.config.sources(number.default)
-            rows.append(_row(key, sources[0], sources if with_synonyms else [], INT))
-    return rows
+        own = [SourcedValue(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
+        sources = [*own, *broker.config.sources(number.default)]
+        yield _Setting(key, sources[0], sources, INT)
 
 
-def _describe_client_metrics(
-    broker: Broker, name: str, wanted: Collection[str] | None, with_synonyms: bool
-) -> list[_Row]:
+def _client_metrics_settings(broker: Broker, name: str) -> Iterator[_Setting]:
     own = broker.metadata.config(KIND, name)
-    rows = []
     for key, setting in CLIENT_METRICS_SETTINGS.items():
-        if wanted is None or key in wanted:
-            sources = [SourcedValue(key, own[key], FROM_CLIENT_METRICS)] if key in own else []
-            in_force = sources[0] if sources else SourcedValue(key, setting.default, FROM_DEFAULT)
-            rows.append(_row(key, in_force, sources if with_synonyms else [], setting.type))
-    return rows
+        sources = [SourcedValue(key, own[key], FROM_CLIENT_METRICS)] if key in own else []
+        in_force = sources[0] if sources else SourcedValue(key, setting.default, FROM_DEFAULT)
+        yield _Setting(key, in_force, sources, setting.type)
 
 
-def _row(key: str, in_force: SourcedValue, synonyms: list[SourcedValue], kind: int, read_only: bool = False) -> _Row:
-    is_secret = kind == PASSWORD  # its value is returned as null, as by Kafka
+_SETTINGS: Final[Mapping[int, Callable[[Broker, str], Iterator[_Setting]]]] = {
+    BROKER: _broker_settings,
+    CLIENT_METRICS: _client_metrics_settings,
+    GROUP: _group_settings,
+}
+_NOUNS: Final = {CLIENT_METRICS: "Client metrics subscription", GROUP: "Group"}
+"""Resource type whose name may not be empty -> its noun."""
+
+
+def _row(setting: _Setting) -> _Row:
+    is_secret = setting.type == PASSWORD  # its value is returned as null, as by Kafka
     return _Row(
-        name=key,
-        value=None if is_secret else in_force.value,
-        read_only=read_only,
-        config_source=in_force.source,
+        name=setting.key,
+        value=None if is_secret or setting.is_null else setting.in_force.value,
+        read_only=setting.read_only,
+        config_source=setting.in_force.source,
         is_sensitive=is_secret,
         synonyms=[
             DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=None if is_secret else value, source=source)
-            for name, value, source in synonyms
+            for name, value, source in setting.synonyms
         ],
-        config_type=kind,
+        config_type=setting.type,
         documentation=None,
     )
-
-
-def _type(key: str) -> int:
-    setting = broker_setting(key)
-    return setting.type if setting is not None else STRING
 
 
 def _check_broker_name(broker: Broker, name: str, noun: str, text: str) -> None:
@@ -297,7 +283,7 @@ def _check_broker_name(broker: Broker, name: str, noun: str, text: str) -> None:
 # -- alter -----------------------------------------------------------------------------------------------------------
 
 C = TypeVar("C", IncrementalAlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterConfigsResource)
-R = TypeVar("R")
+R = TypeVar("R", bound=Struct)
 
 
 @handles(IncrementalAlterConfigsRequest)
@@ -308,7 +294,8 @@ def incremental_alter_configs(
     unknown operation on a resource that the controller alters fails all resources (see :func:`_survive`)."""
     request = call.request
     is_lost = any(
-        one.resource_type in (TOPIC, CLIENT_METRICS, GROUP) and _odd_operations(one) for one in request.resources
+        one.resource_type in (TOPIC, CLIENT_METRICS, GROUP) and _odd_operations(one.configs)
+        for one in request.resources
     )
 
     def alter(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
@@ -317,36 +304,33 @@ def incremental_alter_configs(
         alter_resource(broker, resource, request.validate_only)
 
     responses = _alter_each(request.resources, alter, IncrementalAlterConfigsResponse.AlterConfigsResourceResponse)
-    return IncrementalAlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def _alter_each(resources: Sequence[C], alter: Callable[[C], None], response: Callable[..., R]) -> list[R]:
     """Have ``alter`` change each resource, or raise its error; a ``response`` for each. A resource that the request
     names twice is refused."""
     count_of = Counter((one.resource_type, one.resource_name) for one in resources)
-    responses = []
-    for resource in resources:
-        code, text = 0, None
-        try:
-            if count_of[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequestError("Each resource must appear at most once.")
-            alter(resource)
-        except BrokerResponseError as error:
-            code, text = error_code(error), error_text(error) or None
-        responses.append(
-            response(
-                error_code=code,
-                error_message=text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
+
+    def result(resource: C, error: BrokerResponseError | None = None) -> R:
+        return response(
+            error_code=error_code(error),
+            error_message=None if error is None else error_text(error) or None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
         )
-    return responses
+
+    def alter_once(resource: C) -> R:
+        if count_of[resource.resource_type, resource.resource_name] > 1:
+            raise InvalidRequestError("Each resource must appear at most once.")
+        alter(resource)
+        return result(resource)
+
+    return answer_each(resources, alter_once, result)
 
 
-def _odd_operations(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[int]:
-    known = (SET, DELETE, APPEND, SUBTRACT)
-    return [one.config_operation for one in resource.configs if one.config_operation not in known]
+def _odd_operations(changes: _Changes) -> list[int]:
+    return [one.config_operation for one in changes if one.config_operation not in (SET, DELETE, APPEND, SUBTRACT)]
 
 
 def _survive(broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
@@ -360,7 +344,7 @@ def _survive(broker: Broker, resource: IncrementalAlterConfigsRequest.AlterConfi
 
 
 def _check_shape(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> None:
-    if resource.resource_type not in (TOPIC, BROKER, CLIENT_METRICS, GROUP):
+    if resource.resource_type not in STORED_KINDS:
         raise InvalidRequestError(f"Unknown resource type {resource.resource_type}")
     names = [change.name for change in resource.configs]
     if len(set(names)) != len(names):
@@ -376,20 +360,20 @@ def alter_resource(
     """Check and make the changes of one resource, all or none; raises the error for the response."""
     kind, name = resource.resource_type, resource.resource_name
     _check_shape(resource)
-    if kind == TOPIC:
-        _alter_topic(broker, name, resource.configs, validate_only)
-    elif kind == BROKER:
-        _alter_broker(broker, name, resource.configs, validate_only)
-    elif kind == CLIENT_METRICS:
-        _alter_client_metrics(broker, name, resource.configs, validate_only)
-    else:
-        _alter_group(broker, name, resource.configs, validate_only)
+    changed, apply = _ALTERATIONS[kind](broker, name, resource.configs)
+    if not validate_only:
+        broker.metadata.set_config(STORED_KINDS[kind], name, changed)
+        broker.flush_metadata()
+        apply()
 
 
-_Changes = list[IncrementalAlterConfigsRequest.AlterableConfig]
+_Change = IncrementalAlterConfigsRequest.AlterableConfig
+_Changes = list[_Change]
+_Alteration = tuple[dict[str, str], Callable[[], object]]
+"""What is set after the changes, which were checked; and what puts it in force, when it is stored."""
 
 
-def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+def _alter_topic(broker: Broker, name: str, changes: _Changes) -> _Alteration:
     """Only settings that change are checked: a value that was valid when it was set stays. The checks come in Kafka's
     order, and the topic's existence last. The log's new configuration is in force at once."""
     if not name:
@@ -407,19 +391,16 @@ def _alter_topic(broker: Broker, name: str, changes: _Changes, validate_only: bo
     topic = broker.metadata.topic(name)
     if topic is None:
         raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
-    if not validate_only:
-        broker.metadata.set_config("topic", name, changed)
-        broker.flush_metadata()
-        broker.logs.configure_topic(topic)
+    return changed, partial(broker.logs.configure_topic, topic)
 
 
-def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+def _alter_broker(broker: Broker, name: str, changes: _Changes) -> _Alteration:
     """For one broker, or (empty name) for all. Only dynamic settings; a wrong value is InvalidRequestError here, where
     topics get InvalidConfigurationError, as in Kafka. Topics without the setting of their own have the new default at
     once."""
     if name:
         _check_broker_name(broker, name, "Node", ", but received")
-    odd = [one.config_operation for one in changes if one.config_operation not in (SET, DELETE, APPEND, SUBTRACT)]
+    odd = _odd_operations(changes)
     if odd:
         raise InvalidRequestError(f"Unknown operations type {odd[0]}")
     fixed = [
@@ -437,11 +418,12 @@ def _alter_broker(broker: Broker, name: str, changes: _Changes, validate_only: b
             except InvalidConfigurationError as error:
                 raise InvalidRequestError(error_text(error)) from None
     _check_min_isr(broker, name, changes)
-    if not validate_only:
-        broker.metadata.set_config("broker", name, changed)
-        broker.flush_metadata()
+
+    def apply() -> None:
         broker.config.dynamic[name] = changed
         broker.apply_topic_defaults()
+
+    return changed, apply
 
 
 def _check_min_isr(broker: Broker, name: str, changes: _Changes) -> None:
@@ -455,28 +437,35 @@ def _check_min_isr(broker: Broker, name: str, changes: _Changes) -> None:
             raise InvalidConfigurationError(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
 
 
-def _alter_group(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+def _alter_group(broker: Broker, name: str, changes: _Changes) -> _Alteration:
     if not name:
         raise InvalidRequestError("Default group resources are not allowed.")
-    own = broker.metadata.config("group", name)
-    changed = _changed(own, changes, {})
+    changed = _changed(broker.metadata.config("group", name), changes, {})
     own_of_consumers = {key: value for key, value in changed.items() if key in GROUP_NUMBERS}
     own_of_share = {key: value for key, value in changed.items() if key not in GROUP_NUMBERS}
     check_consumer_settings(broker.config.value, own_of_consumers)
     check_group_settings(broker.share.limits, own_of_share)
-    if not validate_only:
-        broker.metadata.set_config("group", name, changed)
-        broker.flush_metadata()
-        broker.share.configure(name, own_of_share)
+    return changed, partial(broker.share.configure, name, own_of_share)
 
 
-def _alter_client_metrics(broker: Broker, name: str, changes: _Changes, validate_only: bool) -> None:
+def _alter_client_metrics(broker: Broker, name: str, changes: _Changes) -> _Alteration:
     changed = check_client_metrics(name, _changed(broker.metadata.config(KIND, name), changes, {}))
-    if not validate_only:
-        broker.metadata.set_config(KIND, name, changed)
-        broker.flush_metadata()
+
+    def apply() -> None:
         if broker.telemetry is not None:
             broker.telemetry.subscriptions_changed()
+
+    return changed, apply
+
+
+_ALTERATIONS: Final[Mapping[int, Callable[[Broker, str, _Changes], _Alteration]]] = {
+    TOPIC: _alter_topic,
+    BROKER: _alter_broker,
+    CLIENT_METRICS: _alter_client_metrics,
+    GROUP: _alter_group,
+}
+STORED_KINDS: Final = {TOPIC: "topic", BROKER: "broker", CLIENT_METRICS: KIND, GROUP: "group"}
+"""Resource type -> the name under which the metadata has it."""
 
 
 def _changed(own: Mapping[str, str], changes: _Changes, lists: Mapping[str, str]) -> dict[str, str]:
@@ -508,21 +497,17 @@ def _changed(own: Mapping[str, str], changes: _Changes, lists: Mapping[str, str]
 # -- AlterConfigs -----------------------------------------------------------------------------------------------------
 
 
-_STORED_KINDS: Final = {TOPIC: "topic", BROKER: "broker", CLIENT_METRICS: KIND, GROUP: "group"}
-
-_Change = IncrementalAlterConfigsRequest.AlterableConfig
-
-
 @handles(AlterConfigsRequest)
 def alter_configs(broker: Broker, call: RequestContext[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Each resource by itself; one that the request names twice is refused."""
     request = call.request
 
-    def replace(resource: AlterConfigsRequest.AlterConfigsResource) -> None:
-        _replace(broker, resource, request.validate_only)
-
-    responses = _alter_each(request.resources, replace, AlterConfigsResponse.AlterConfigsResourceResponse)
-    return AlterConfigsResponse(throttle_time_ms=0, responses=responses)
+    responses = _alter_each(
+        request.resources,
+        lambda resource: _replace(broker, resource, request.validate_only),
+        AlterConfigsResponse.AlterConfigsResourceResponse,
+    )
+    return AlterConfigsResponse(responses=responses)
 
 
 def _replace(broker: Broker, resource: AlterConfigsRequest.AlterConfigsResource, validate_only: bool) -> None:
@@ -530,7 +515,7 @@ def _replace(broker: Broker, resource: AlterConfigsRequest.AlterConfigsResource,
     if kind == TOPIC and not name:
         raise InvalidRequestError("Default topic resources are not allowed.")
     given = {one.name for one in resource.configs}
-    own = broker.metadata.config(_STORED_KINDS[kind], name) if kind in _STORED_KINDS else {}
+    own = broker.metadata.config(STORED_KINDS[kind], name) if kind in STORED_KINDS else {}
     changes = [_Change(name=one.name, config_operation=SET, value=one.value) for one in resource.configs]
     changes += [_Change(name=key, config_operation=DELETE, value=None) for key in own if key not in given]
     wanted = IncrementalAlterConfigsRequest.AlterConfigsResource(
@@ -550,8 +535,7 @@ def list_config_resources(
     (ListClientMetricsResources) knows client metrics alone."""
     wanted = set(call.request.resource_types) if call.version else {CLIENT_METRICS}
     if not wanted <= KINDS:
-        code = error_code(UnsupportedVersionError)
-        return ListConfigResourcesResponse(throttle_time_ms=0, error_code=code, config_resources=[])
+        raise UnsupportedVersionError("an unknown type of resource")
     node = str(broker.config.node_id)
     names = {
         CLIENT_METRICS: list(broker.metadata.configs(KIND)),
@@ -561,8 +545,6 @@ def list_config_resources(
         TOPIC: [topic.name for topic in broker.metadata],
     }
     return ListConfigResourcesResponse(
-        throttle_time_ms=0,
-        error_code=0,
         config_resources=[
             ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
             for kind, found in names.items()
@@ -588,13 +570,9 @@ def describe_client_quotas(
     try:
         found = broker.quotas.find(components, request.strict)
     except BrokerResponseError as error:
-        return DescribeClientQuotasResponse(
-            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), entries=None
-        )
+        return failed(DescribeClientQuotasResponse, error, entries=None)
     kind = DescribeClientQuotasResponse
     return kind(
-        throttle_time_ms=0,
-        error_code=0,
         error_message="",
         entries=[
             kind.EntryData(
@@ -613,33 +591,32 @@ def alter_client_quotas(broker: Broker, call: RequestContext[AlterClientQuotasRe
     request = call.request
     keys = [_entity(entry) for entry in request.entries]
     count_of = Counter(keys)
-    results: dict[_Entity, tuple[int, str | None]] = {}
-    for key, entry in zip(keys, request.entries, strict=True):
+
+    def alter(pair: tuple[_Entity, AlterClientQuotasRequest.EntryData]) -> _QuotaResult:
+        key, entry = pair
         changes = [QuotaChange(one.key, None if one.remove else one.value) for one in entry.ops]
-        code, text = 0, None
-        try:
-            if count_of[key] > 1 or len({one.key for one in changes}) < len(changes):
-                shown = ", ".join(f"{kind}={name}" for kind, name in key)
-                raise InvalidRequestError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{shown}}})")
-            broker.quotas.alter(dict(key), changes, request.validate_only)
-        except BrokerResponseError as error:
-            code, text = error_code(error), error_text(error)
-        results[key] = code, text
+        if count_of[key] > 1 or len({one.key for one in changes}) < len(changes):
+            shown = ", ".join(f"{kind}={name}" for kind, name in key)
+            raise InvalidRequestError(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{shown}}})")
+        broker.quotas.alter(dict(key), changes, request.validate_only)
+        return _QuotaResult(error_message=None, entity=_entity_data(key))
+
+    entries = answer_each(
+        dict(zip(keys, request.entries, strict=True)).items(),
+        alter,
+        lambda pair, error: failed(_QuotaResult, error, entity=_entity_data(pair[0])),
+    )
     if not request.validate_only:
         broker.quotas.write_names()
         broker.flush_metadata()
-    kind = AlterClientQuotasResponse
-    return kind(
-        throttle_time_ms=0,
-        entries=[
-            kind.EntryData(
-                error_code=code,
-                error_message=text,
-                entity=[kind.EntityData(entity_type=name, entity_name=value) for name, value in key],
-            )
-            for key, (code, text) in results.items()
-        ],
-    )
+    return AlterClientQuotasResponse(entries=entries)
+
+
+_QuotaResult = AlterClientQuotasResponse.EntryData
+
+
+def _entity_data(key: _Entity) -> list[AlterClientQuotasResponse.EntityData]:
+    return [AlterClientQuotasResponse.EntityData(entity_type=name, entity_name=value) for name, value in key]
 
 
 def _entity(entry: AlterClientQuotasRequest.EntryData) -> _Entity:

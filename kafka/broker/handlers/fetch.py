@@ -18,11 +18,12 @@ import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
+from kafka.broker.error_responses import error_code
 from kafka.broker.fetch_sessions import IDS_SINCE, FetchContext, FetchPartitionState, Row, grouped
 from kafka.broker.log import PartitionLog, Topic, batch_bounds
 from kafka.broker.log_validator import MAGIC_OF_FETCH, read_message_set
 from kafka.broker.registry import PartitionRef, RequestContext, handles
-from kafka.broker.responses import PendingResponse, error_code
+from kafka.broker.responses import PendingResponse
 from kafka.errors import (
     BrokerResponseError,
     FencedLeaderEpochError,
@@ -55,10 +56,7 @@ def _named(request: FetchRequest) -> list[PartitionRef]:
 @handles(FetchRequest, opens=_named, most_opened=10_000)
 def fetch(broker: Broker, call: RequestContext[FetchRequest]) -> FetchResponse | PendingResponse:
     request = call.request
-    try:
-        context = broker.fetch_sessions.begin(request, call.version, call.now)
-    except BrokerResponseError as error:
-        return FetchResponse(error_code=error_code(error), responses=[])
+    context = broker.fetch_sessions.begin(request, call.version, call.now)
     waiting = _Fetch(broker, call, context)
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED) and waiting.logs():
         return _of_no_isolation_level(call)
@@ -250,7 +248,6 @@ class _Fetch:
         absent = _absent()
         data = _PartitionData(
             partition_index=wanted.number,
-            error_code=0,
             high_watermark=end,
             last_stable_offset=stable,
             log_start_offset=start,
@@ -285,9 +282,7 @@ class _Fetch:
                 self._list_aborted(data, log, offset, records)
         return data
 
-    def _list_aborted(
-        self, data: _PartitionData, log: PartitionLog, offset: int, records: bytes | memoryview
-    ) -> None:
+    def _list_aborted(self, data: _PartitionData, log: PartitionLog, offset: int, records: bytes | memoryview) -> None:
         if log.has_aborted(offset, data.last_stable_offset - 1):  # seldom, so that the walk is worth it
             last = batch_bounds(records)[-1][1]
             data.aborted_transactions = [
@@ -325,9 +320,7 @@ def _of_no_isolation_level(call: RequestContext[FetchRequest]) -> FetchResponse:
     topics = call.request.topics if call.version < IDS_SINCE else []
     wanted = [FetchPartitionState(topic.topic, topic.topic_id, one) for topic in topics for one in topic.partitions]
     rows = [(one, _failed(one, error, aborted=[])) for one in wanted]
-    return FetchResponse(
-        error_code=error_code(error), session_id=call.request.session_id, responses=grouped(rows)
-    )
+    return FetchResponse(error_code=error_code(error), session_id=call.request.session_id, responses=grouped(rows))
 
 
 def _failed(

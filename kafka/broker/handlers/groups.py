@@ -20,6 +20,15 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
+from kafka.broker.error_responses import (
+    ALL_GROUP_OPERATIONS,
+    answer_each,
+    coordinator_error,
+    error_code,
+    error_text,
+    failed,
+    operations,
+)
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
     ClassicJoinRequest,
@@ -34,24 +43,15 @@ from kafka.broker.groups.consumer_group import (
 )
 from kafka.broker.groups.group_settings import consumer_settings
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import (
-    ALL_GROUP_OPERATIONS,
-    OPERATIONS_NOT_REQUESTED,
-    PendingResponse,
-    error_code,
-    error_text,
-)
+from kafka.broker.responses import PendingResponse
 from kafka.broker.topics import TopicIdPartition, by_topic
 from kafka.errors import (
     BrokerResponseError,
-    GroupIdNotFoundError,
     InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidRequestError,
     InvalidSessionTimeoutError,
-    KafkaError,
     KafkaStorageError,
-    NotCoordinatorError,
     UnsupportedAssignorError,
 )
 from kafka.protocol.constants import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from kafka.broker.broker import Broker
     from kafka.protocol.share import ShareGroupHeartbeatResponse
 
+_Deleted = DeleteGroupsResponse.DeletableGroupResult
 _Listed = ListGroupsResponse.ListedGroup
 
 
@@ -89,7 +90,6 @@ def list_groups(broker: Broker, call: RequestContext[ListGroupsRequest]) -> List
     states = {state.lower() for state in call.request.states_filter}
     types = {kind.lower() for kind in call.request.types_filter}
     return ListGroupsResponse(
-        error_code=0,
         groups=[
             group
             for group in _all_groups(broker)
@@ -115,25 +115,21 @@ def _all_groups(broker: Broker) -> list[_Listed]:
 
 @handles(DeleteGroupsRequest)
 def delete_groups(broker: Broker, call: RequestContext[DeleteGroupsRequest]) -> DeleteGroupsResponse:
-    results = []
-    for name in dict.fromkeys(call.request.groups_names):
-        code = 0
-        try:
-            _delete_group(broker, name)
-        except KafkaStorageError:
-            code = error_code(NotCoordinatorError)
-        except BrokerResponseError as error:
-            code = error_code(error)
-        results.append(DeleteGroupsResponse.DeletableGroupResult(group_id=name, error_code=code))
-    return DeleteGroupsResponse(throttle_time_ms=0, results=results)
+    def delete(name: str) -> _Deleted:
+        if name in broker.share.groups:
+            broker.share.delete(name)
+            broker.sessions.drop_group(name)
+        else:
+            broker.groups.delete(name)
+        return _Deleted(group_id=name)
 
-
-def _delete_group(broker: Broker, name: str) -> None:
-    if name in broker.share.groups:
-        broker.share.delete(name)
-        broker.sessions.drop_group(name)
-    else:
-        broker.groups.delete(name)
+    return DeleteGroupsResponse(
+        results=answer_each(
+            dict.fromkeys(call.request.groups_names),
+            delete,
+            lambda name, error: failed(_Deleted, coordinator_error(error), group_id=name),
+        )
+    )
 
 
 # -- classic groups ---------------------------------------------------------------------------------------------------
@@ -146,6 +142,8 @@ FIRST_WITH_NULL_PROTOCOL: Final = 7
 FIRST_SYNC_WITH_PROTOCOL: Final = 5
 FIRST_LEAVE_OF_SEVERAL: Final = 3
 FIRST_DESCRIBE_WITH_ERRORS: Final = 6
+
+_DescribedClassicGroup = DescribeGroupsResponse.DescribedGroup
 
 
 @handles(JoinGroupRequest)
@@ -238,16 +236,12 @@ def sync_group(broker: Broker, call: RequestContext[SyncGroupRequest]) -> Pendin
 @handles(HeartbeatRequest)
 def heartbeat(broker: Broker, call: RequestContext[HeartbeatRequest]) -> HeartbeatResponse:
     request = call.request
-    code = 0
-    try:
-        if not request.group_id:
-            raise InvalidGroupIdError("")
-        broker.groups.classic_heartbeat(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id, call.now
-        )
-    except BrokerResponseError as error:
-        code = error_code(error)
-    return HeartbeatResponse(error_code=code)
+    if not request.group_id:
+        raise InvalidGroupIdError("")
+    broker.groups.classic_heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id, call.now
+    )
+    return HeartbeatResponse()
 
 
 @handles(LeaveGroupRequest)
@@ -256,18 +250,14 @@ def leave_group(broker: Broker, call: RequestContext[LeaveGroupRequest]) -> Leav
     response's."""
     request = call.request
     if not request.group_id:
-        return LeaveGroupResponse(error_code=error_code(InvalidGroupIdError))
+        raise InvalidGroupIdError("")
     is_one = call.version < FIRST_LEAVE_OF_SEVERAL
     members = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)] if is_one else request.members
-    try:
-        leaving = [(member.member_id, member.group_instance_id) for member in members]
-        errors = broker.groups.leave(request.group_id, leaving, call.now)
-    except BrokerResponseError as error:
-        return LeaveGroupResponse(error_code=error_code(error))
+    leaving = [(member.member_id, member.group_instance_id) for member in members]
+    errors = broker.groups.leave(request.group_id, leaving, call.now)
     if is_one:
         return LeaveGroupResponse(error_code=error_code(errors[0]))
     return LeaveGroupResponse(
-        error_code=0,
         members=[
             LeaveGroupResponse.MemberResponse(
                 member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error_code(error)
@@ -281,33 +271,25 @@ def leave_group(broker: Broker, call: RequestContext[LeaveGroupRequest]) -> Leav
 def describe_groups(broker: Broker, call: RequestContext[DescribeGroupsRequest]) -> DescribeGroupsResponse:
     """Classic groups. A group that does not exist, or is of another type, is Dead, with GROUP_ID_NOT_FOUND (69) since
     version 6 (KIP-1043)."""
-    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else OPERATIONS_NOT_REQUESTED
-    groups = []
-    for group_id in call.request.groups:
-        try:
-            groups.append(_described_classic_group(broker.groups.classic(group_id), operations))
-        except GroupIdNotFoundError as error:
-            has_error = call.version >= FIRST_DESCRIBE_WITH_ERRORS
-            groups.append(
-                DescribeGroupsResponse.DescribedGroup(
-                    error_code=error_code(GroupIdNotFoundError) if has_error else 0,
-                    error_message=str(error.args[0]) if has_error else None,
-                    group_id=group_id,
-                    group_state=ClassicState.DEAD.value,
-                    protocol_type="",
-                    protocol_data="",
-                    members=[],
-                    authorized_operations=OPERATIONS_NOT_REQUESTED if has_error else operations,
-                )
-            )
-    return DescribeGroupsResponse(groups=groups)
+    allowed = operations(call.request.include_authorized_operations, ALL_GROUP_OPERATIONS)
+
+    def dead(group_id: str, error: BrokerResponseError) -> _DescribedClassicGroup:
+        state = ClassicState.DEAD.value
+        if call.version >= FIRST_DESCRIBE_WITH_ERRORS:
+            return failed(_DescribedClassicGroup, error, group_id=group_id, group_state=state)
+        return failed(_DescribedClassicGroup, 0, group_id=group_id, group_state=state, authorized_operations=allowed)
+
+    return DescribeGroupsResponse(
+        groups=answer_each(
+            call.request.groups, lambda name: _described_classic_group(broker.groups.classic(name), allowed), dead
+        )
+    )
 
 
-def _described_classic_group(group: ClassicGroup, operations: int) -> DescribeGroupsResponse.DescribedGroup:
+def _described_classic_group(group: ClassicGroup, allowed: int) -> _DescribedClassicGroup:
     """Members' metadata is shown while the group is Stable, so that all members agree on the protocol."""
     protocol = group.protocol_name if group.state is ClassicState.STABLE else None
-    return DescribeGroupsResponse.DescribedGroup(
-        error_code=0,
+    return _DescribedClassicGroup(
         group_id=group.group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
@@ -323,7 +305,7 @@ def _described_classic_group(group: ClassicGroup, operations: int) -> DescribeGr
             )
             for member in group.in_kafka_order()
         ],
-        authorized_operations=operations,
+        authorized_operations=allowed,
     )
 
 
@@ -335,24 +317,24 @@ FIRST_WITH_IDS_BY_CLIENTS: Final = 1
 CONSUMER_MEMBER, CLASSIC_MEMBER = 1, 0
 """Member types of ConsumerGroupDescribe."""
 
+_DescribedConsumerGroup = ConsumerGroupDescribeResponse.DescribedGroup
+
 
 @handles(ConsumerGroupHeartbeatRequest)
 def consumer_group_heartbeat(
     broker: Broker, call: RequestContext[ConsumerGroupHeartbeatRequest]
 ) -> ConsumerGroupHeartbeatResponse:
     request = call.request
+    _check_consumer_heartbeat(broker, call)
     try:
-        _check_consumer_heartbeat(broker, call)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             answer = broker.groups.consumer_leave(
                 request.group_id, request.member_id, request.instance_id, request.member_epoch, call.now
             )
         else:
             answer = broker.groups.heartbeat(request.group_id, _consumer_heartbeat(broker, call), call.now)
-    except KafkaStorageError:
-        return heartbeat_error(ConsumerGroupHeartbeatResponse, NotCoordinatorError(""))
-    except BrokerResponseError as error:
-        return heartbeat_error(ConsumerGroupHeartbeatResponse, error)
+    except KafkaStorageError as error:
+        raise coordinator_error(error) from None
     return heartbeat_response(
         ConsumerGroupHeartbeatResponse, answer.member_id, answer.epoch, answer.heartbeat_interval_ms, answer.assignment
     )
@@ -414,41 +396,33 @@ def consumer_group_describe(
     broker: Broker, call: RequestContext[ConsumerGroupDescribeRequest]
 ) -> ConsumerGroupDescribeResponse:
     """Consumer groups (KIP-848); each group has an error of its own."""
-    operations = ALL_GROUP_OPERATIONS if call.request.include_authorized_operations else OPERATIONS_NOT_REQUESTED
-    groups = []
-    for group_id in call.request.group_ids:
-        try:
-            if not group_id:
-                raise InvalidGroupIdError("")
-            groups.append(_described_consumer_group(broker, broker.groups.consumer(group_id), operations))
-        except BrokerResponseError as error:
-            groups.append(
-                ConsumerGroupDescribeResponse.DescribedGroup(
-                    error_code=error_code(error),
-                    error_message=error_text(error) or None,
-                    group_id=group_id,
-                    group_state="",
-                    group_epoch=0,
-                    assignment_epoch=0,
-                    assignor_name="",
-                    members=[],
-                )
-            )
-    return ConsumerGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+    allowed = operations(call.request.include_authorized_operations, ALL_GROUP_OPERATIONS)
+
+    def describe(group_id: str) -> _DescribedConsumerGroup:
+        if not group_id:
+            raise InvalidGroupIdError("")
+        return _described_consumer_group(broker, broker.groups.consumer(group_id), allowed)
+
+    return ConsumerGroupDescribeResponse(
+        groups=answer_each(
+            call.request.group_ids,
+            describe,
+            lambda group_id, error: failed(
+                _DescribedConsumerGroup, error, group_id=group_id, error_message=error_text(error) or None
+            ),
+        )
+    )
 
 
-def _described_consumer_group(
-    broker: Broker, group: ConsumerGroup, operations: int
-) -> ConsumerGroupDescribeResponse.DescribedGroup:
+def _described_consumer_group(broker: Broker, group: ConsumerGroup, allowed: int) -> _DescribedConsumerGroup:
     """As of the durable state; a classic member of a group under migration has the member type 0."""
-    return ConsumerGroupDescribeResponse.DescribedGroup(
-        error_code=0,
+    return _DescribedConsumerGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.durable.epoch,
         assignment_epoch=group.durable.assignment_epoch,
         assignor_name=group.assignor,
-        authorized_operations=operations,
+        authorized_operations=allowed,
         members=[
             ConsumerGroupDescribeResponse.Member(
                 member_id=member.member_id,
@@ -475,9 +449,7 @@ def _described_assignment(
 ) -> ConsumerGroupDescribeResponse.Assignment:
     return ConsumerGroupDescribeResponse.Assignment(
         topic_partitions=[
-            ConsumerGroupDescribeResponse.TopicPartitions(
-                topic_id=topic_id, topic_name=topic.name, partitions=numbers
-            )
+            ConsumerGroupDescribeResponse.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=numbers)
             for topic_id, numbers in by_topic(partitions).items()
             if (topic := broker.metadata.topic_by_id(topic_id)) is not None
         ]
@@ -488,17 +460,6 @@ def _described_assignment(
 
 
 _Response = TypeVar("_Response", ConsumerGroupHeartbeatResponse, "ShareGroupHeartbeatResponse")
-
-
-def heartbeat_error(kind: type[_Response], error: KafkaError) -> _Response:
-    """The answer that says no."""
-    return kind(
-        throttle_time_ms=0,
-        error_code=error_code(error),
-        error_message=error_text(error),
-        member_epoch=0,
-        heartbeat_interval_ms=0,
-    )
 
 
 def heartbeat_response(
@@ -518,8 +479,6 @@ def heartbeat_response(
             ]
         )
     return kind(
-        throttle_time_ms=0,
-        error_code=0,
         member_id=member_id,
         member_epoch=epoch,
         heartbeat_interval_ms=interval_ms,

@@ -11,16 +11,19 @@ Different from Apache Kafka 4.3.0: nothing that is known.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.error_responses import answer_each, error_code, failed
 from kafka.broker.handlers.fetch import READ_COMMITTED, READ_UNCOMMITTED, check_leader_epoch
 from kafka.broker.log import PartitionLog
 from kafka.broker.log.segment import TimestampOffset
 from kafka.broker.log_validator import segment_offsets
 from kafka.broker.registry import PartitionRef, RequestContext, handles
-from kafka.broker.responses import PendingResponse, error_code
-from kafka.broker.time_slices import PARTITION_COST_BYTES, SlicedHandler, TimeSliceBudget
+from kafka.broker.responses import PendingResponse, SlicedHandler
+from kafka.broker.time_slices import PARTITION_COST_BYTES, TimeSliceBudget
 from kafka.errors import BrokerResponseError, InvalidRequestError, UnknownError, UnsupportedVersionError
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.offsets import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -55,17 +58,13 @@ def _list_offsets(broker: Broker, call: RequestContext[ListOffsetsRequest]) -> S
     if call.request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _of_no_isolation_level(call.request)
     budget = TimeSliceBudget()
-    seen: set[tuple[str, int]] = set()
-    twice: set[tuple[str, int]] = set()
-    for topic in call.request.topics:
-        for wanted in topic.partitions:
-            name = (topic.name, wanted.partition_index)
-            (twice if name in seen else seen).add(name)
+    topics = call.request.topics
+    count_of = Counter((topic.name, one.partition_index) for topic in topics for one in topic.partitions)
     found: dict[str, dict[int, _Answer]] = {}
-    for topic in call.request.topics:
+    for topic in topics:
         for wanted in topic.partitions:
             try:
-                if (topic.name, wanted.partition_index) in twice:
+                if count_of[topic.name, wanted.partition_index] > 1:
                     raise InvalidRequestError("a partition is asked for twice")
                 answer = yield from _find(broker, call, topic.name, wanted)
             except BrokerResponseError as error:
@@ -105,7 +104,7 @@ def _find(
     if call.version == 0:
         log = broker.logs.log(broker.topic(name), wanted.partition_index)
         starts = segment_offsets(log, wanted.timestamp, wanted.max_num_offsets, broker.epoch_ms())
-        return _Answer(partition_index=wanted.partition_index, error_code=0, old_style_offsets=starts)
+        return _Answer(partition_index=wanted.partition_index, old_style_offsets=starts)
     if wanted.timestamp < EARLIEST_PENDING or call.version < SINCE.get(wanted.timestamp, 0):
         raise UnsupportedVersionError(f"time {wanted.timestamp} in version {call.version}")
     log = broker.logs.log(broker.topic(name), wanted.partition_index)
@@ -113,10 +112,9 @@ def _find(
     is_committed = isolation == READ_COMMITTED and call.request.replica_id == CONSUMER
     found = yield from _at(log, wanted.timestamp, log.last_stable_offset if is_committed else log.end_offset)
     if found is None:
-        return _Answer(partition_index=wanted.partition_index, error_code=0)
+        return _Answer(partition_index=wanted.partition_index)
     return _Answer(
         partition_index=wanted.partition_index,
-        error_code=0,
         timestamp=found.timestamp,
         offset=found.offset,
         leader_epoch=found.leader_epoch if call.version >= 4 else -1,
@@ -155,20 +153,19 @@ def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_epoch_end(broker, topic.topic, wanted) for wanted in topic.partitions],
+                partitions=answer_each(
+                    topic.partitions,
+                    partial(_epoch_end, broker, topic.topic),
+                    lambda one, error: failed(_EpochEnd, error, partition=one.partition),
+                ),
             )
             for topic in call.request.topics
         ]
     )
 
 
-def _epoch_end(
-    broker: Broker, name: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition
-) -> OffsetForLeaderEpochResponse.EpochEndOffset:
-    try:
-        log = broker.logs.log(broker.topic(name), wanted.partition)
-        check_leader_epoch(log, wanted.current_leader_epoch)
-    except BrokerResponseError as error:
-        return _EpochEnd(partition=wanted.partition, error_code=error_code(error))
+def _epoch_end(broker: Broker, name: str, wanted: OffsetForLeaderEpochRequest.OffsetForLeaderPartition) -> _EpochEnd:
+    log = broker.logs.log(broker.topic(name), wanted.partition)
+    check_leader_epoch(log, wanted.current_leader_epoch)
     epoch, end_offset = log.end_offset_for_epoch(wanted.leader_epoch)
-    return _EpochEnd(partition=wanted.partition, error_code=0, leader_epoch=epoch, end_offset=end_offset)
+    return _EpochEnd(partition=wanted.partition, leader_epoch=epoch, end_offset=end_offset)

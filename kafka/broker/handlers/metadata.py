@@ -24,9 +24,16 @@ import re
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from kafka.broker.error_responses import (
+    ALL_CLUSTER_OPERATIONS,
+    ALL_TOPIC_OPERATIONS,
+    answer_each,
+    error_code,
+    failed,
+    operations,
+)
 from kafka.broker.log import Topic
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, OPERATIONS_NOT_REQUESTED, error_code
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, create_topic
 from kafka.errors import (
@@ -46,6 +53,8 @@ from kafka.wire.types import ZERO_UUID
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
+_MetadataTopic = MetadataResponse.MetadataResponseTopic
+
 _UNKNOWN_TOPIC_ID: Final = error_code(UnknownTopicIdError)
 MOST_MADE: Final = 500
 """Topics that one request makes: some tens of ms."""
@@ -61,7 +70,9 @@ def metadata(broker: Broker, call: RequestContext[MetadataRequest]) -> MetadataR
     node_id = broker.config.node_id
     fault = _request_error(call)
     if fault:
-        return _error_response(request, fault)
+        named = [(wanted.name or "", wanted.topic_id) for wanted in request.topics or ()]
+        topics = [failed(_MetadataTopic, fault, name=name, topic_id=topic_id) for name, topic_id in named]
+        return failed(MetadataResponse, fault, topics=topics)
     if request.topics is None or (call.version == 0 and not request.topics):
         topics = [_described_topic(broker, topic) for topic in broker.metadata]
     else:
@@ -76,9 +87,7 @@ def metadata(broker: Broker, call: RequestContext[MetadataRequest]) -> MetadataR
         cluster_id=broker.ids.cluster_id,
         controller_id=node_id,
         topics=topics,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS
-        if request.include_cluster_authorized_operations
-        else OPERATIONS_NOT_REQUESTED,
+        cluster_authorized_operations=operations(request.include_cluster_authorized_operations, ALL_CLUSTER_OPERATIONS),
     )
 
 
@@ -92,17 +101,7 @@ def _request_error(call: RequestContext[MetadataRequest]) -> int:
     return 0
 
 
-def _error_response(request: MetadataRequest, code: int) -> MetadataResponse:
-    topics = [
-        MetadataResponse.MetadataResponseTopic(
-            error_code=code, name=wanted.name or "", topic_id=wanted.topic_id, partitions=[]
-        )
-        for wanted in request.topics or ()
-    ]
-    return MetadataResponse(brokers=[], topics=topics, error_code=code)
-
-
-def _requested_topics(broker: Broker, request: MetadataRequest) -> list[MetadataResponse.MetadataResponseTopic]:
+def _requested_topics(broker: Broker, request: MetadataRequest) -> list[_MetadataTopic]:
     """Each topic once. Where one is asked for by its id, those that have no id are left out; unknown ids come
     first, topics that are missing last."""
     wanted = request.topics or []
@@ -110,7 +109,7 @@ def _requested_topics(broker: Broker, request: MetadataRequest) -> list[Metadata
     if ids:
         found = {topic_id: broker.metadata.topic_by_id(topic_id) for topic_id in ids}
         unknown = [
-            MetadataResponse.MetadataResponseTopic(error_code=_UNKNOWN_TOPIC_ID, name=None, topic_id=one, partitions=[])
+            failed(_MetadataTopic, _UNKNOWN_TOPIC_ID, name=None, topic_id=one)
             for one, topic in found.items()
             if topic is None
         ]
@@ -126,9 +125,7 @@ def _requested_topics(broker: Broker, request: MetadataRequest) -> list[Metadata
     return described
 
 
-def _create_or_report_missing(
-    broker: Broker, name: str, may_create: bool, made: list[str]
-) -> MetadataResponse.MetadataResponseTopic:
+def _create_or_report_missing(broker: Broker, name: str, may_create: bool, made: list[str]) -> _MetadataTopic:
     code = error_code(UnknownTopicOrPartitionError)
     try:
         check_topic_name(name)
@@ -140,21 +137,17 @@ def _create_or_report_missing(
             made.append(name)
     except BrokerResponseError as error:
         code = error_code(error)
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
-    )
+    return failed(_MetadataTopic, code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _described_topic(broker: Broker, topic: Topic) -> MetadataResponse.MetadataResponseTopic:
+def _described_topic(broker: Broker, topic: Topic) -> _MetadataTopic:
     nodes = [broker.config.node_id]
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=0,
+    return _MetadataTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             MetadataResponse.MetadataResponsePartition(
-                error_code=0,
                 partition_index=number,
                 leader_id=nodes[0],
                 leader_epoch=broker.ids.leader_epoch(topic, number),
@@ -177,11 +170,10 @@ def api_versions(broker: Broker, call: RequestContext[ApiVersionsRequest]) -> Ap
     if call.version >= 3:
         for text in (call.request.client_software_name, call.request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
-                return ApiVersionsResponse(error_code=error_code(InvalidRequestError), api_keys=[])
+                raise InvalidRequestError("")
         call.connection.set_software(call.request.client_software_name, call.request.client_software_version)
     release = broker.release
     return ApiVersionsResponse(
-        error_code=0,
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=row.key, min_version=row.least, max_version=row.most)
             for row in release.apis()
@@ -216,11 +208,9 @@ def describe_topic_partitions(
     request = call.request
     named = [topic.name for topic in request.topics]
     cursor = request.cursor
-    fault = _cursor_error(named, cursor)
-    if fault is not None:
-        code = error_code(fault)
-        refused = [_DescribedTopic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=[]) for name in named]
-        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
+    fault = error_code(_cursor_error(named, cursor))
+    if fault:
+        return DescribeTopicPartitionsResponse(topics=[failed(_DescribedTopic, fault, name=name) for name in named])
     names = sorted(set(named) if named else {topic.name for topic in broker.metadata})
     left = max(1, min(request.response_partition_limit, broker.config.number("max.request.partition.size.limit")))
     topics: list[_DescribedTopic] = []
@@ -253,7 +243,7 @@ def _cursor_error(
 
 
 def _page(topics: list[_DescribedTopic], cursor: _Cursor | None) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=topics, next_cursor=cursor)
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=cursor)
 
 
 def _missing_topic(name: str) -> _DescribedTopic:
@@ -262,21 +252,17 @@ def _missing_topic(name: str) -> _DescribedTopic:
         check_topic_name(name)
     except BrokerResponseError as error:
         code = error_code(error)
-    return _DescribedTopic(
-        error_code=code, name=name, topic_id=ZERO_UUID, partitions=[], topic_authorized_operations=ALL_TOPIC_OPERATIONS
-    )
+    return failed(_DescribedTopic, code, name=name, topic_authorized_operations=ALL_TOPIC_OPERATIONS)
 
 
 def _described_partitions(broker: Broker, topic: Topic, numbers: range) -> _DescribedTopic:
     node_id = broker.config.node_id
     return _DescribedTopic(
-        error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
             _DescribedPartition(
-                error_code=0,
                 partition_index=number,
                 leader_id=node_id,
                 leader_epoch=broker.ids.leader_epoch(topic, number),
@@ -309,6 +295,8 @@ STATE_TOPICS: Final = {
 }
 """Key type -> the topic of the coordinator's state."""
 
+_Coordinator = FindCoordinatorResponse.Coordinator
+
 NO_SUCH_KIND: Final = (
     "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
     "incompatible broker. See the broker logs for more details."
@@ -321,47 +309,36 @@ def find_coordinator(broker: Broker, call: RequestContext[FindCoordinatorRequest
     host, port = broker.endpoint(call.connection)
     node_id = broker.config.node_id
     if call.version < 4:
-        why = _key_error(request.key, request.key_type, call.version)
-        if why is not None:
-            return FindCoordinatorResponse(
-                error_code=error_code(InvalidRequestError), error_message=why, node_id=-1, host="", port=-1
-            )
-        _ensure_state_topic(broker, request.key_type)
-        return FindCoordinatorResponse(error_code=0, error_message="NONE", node_id=node_id, host=host, port=port)
-    coordinators = []
-    for key in request.coordinator_keys:
-        why = _key_error(key, request.key_type, call.version)
-        if why is not None:
-            coordinators.append(
-                FindCoordinatorResponse.Coordinator(
-                    key=key, node_id=-1, host="", port=-1,
-                    error_code=error_code(InvalidRequestError), error_message=why,
-                )
-            )  # fmt: skip
-        else:
-            _ensure_state_topic(broker, request.key_type)
-            coordinators.append(
-                FindCoordinatorResponse.Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
-            )
-    return FindCoordinatorResponse(coordinators=coordinators)
+        try:
+            _check_coordinator_key(broker, request.key, request.key_type, call.version)
+        except InvalidRequestError as error:
+            return failed(FindCoordinatorResponse, error, node_id=-1, port=-1)
+        return FindCoordinatorResponse(error_message="NONE", node_id=node_id, host=host, port=port)
+
+    def find(key: str) -> _Coordinator:
+        _check_coordinator_key(broker, key, request.key_type, call.version)
+        return _Coordinator(key=key, node_id=node_id, host=host, port=port, error_message="")
+
+    return FindCoordinatorResponse(
+        coordinators=answer_each(
+            request.coordinator_keys, find, lambda key, error: failed(_Coordinator, error, key=key, node_id=-1, port=-1)
+        )
+    )
 
 
-def _ensure_state_topic(broker: Broker, key_type: int) -> None:
+def _check_coordinator_key(broker: Broker, key: str, key_type: int, version: int) -> None:
+    """Create the state topic of the key's coordinator. InvalidRequestError, with Kafka's text, for a key that has
+    none."""
+    if key_type not in STATE_TOPICS or (key_type == SHARE_COORDINATOR and version < 6):
+        raise InvalidRequestError(NO_SUCH_KIND)
+    if key_type == SHARE_COORDINATOR:
+        parts = key.rsplit(":", 2)
+        if len(parts) != 3 or not parts[0] or not parts[2].isdigit() or not _is_topic_id(parts[1]):
+            raise InvalidRequestError("")
     try:
         broker.state.topic(STATE_TOPICS[key_type]).ensure()
     except KafkaStorageError as error:
         log.error("cannot create the state topic %s, its coordinator cannot write: %s", STATE_TOPICS[key_type], error)
-
-
-def _key_error(key: str, key_type: int, version: int) -> str | None:
-    """Kafka's text about a key that has no coordinator, or None."""
-    if key_type not in STATE_TOPICS or (key_type == SHARE_COORDINATOR and version < 6):
-        return NO_SUCH_KIND
-    if key_type == SHARE_COORDINATOR:
-        parts = key.rsplit(":", 2)
-        if len(parts) != 3 or not parts[0] or not parts[2].isdigit() or not _is_topic_id(parts[1]):
-            return ""
-    return None
 
 
 def _is_topic_id(text: str) -> bool:

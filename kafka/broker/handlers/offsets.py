@@ -10,21 +10,20 @@ Different from Apache Kafka 4.3.0: offsets of topics that are gone are not liste
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from kafka.broker.broker import NO_LIMIT
+from kafka.broker.error_responses import answer_each, coordinator_error, error_code, failed
 from kafka.broker.log import Topic
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import error_code
 from kafka.errors import (
     BrokerResponseError,
     GroupSubscribedToTopicError,
     InvalidGroupIdError,
     KafkaStorageError,
-    NotCoordinatorError,
     OffsetMetadataTooLargeError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
@@ -52,16 +51,8 @@ NO_OFFSET: Final = CommittedOffset(-1, -1, "", -1)
 _CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 _WantedPartition = OffsetCommitRequest.OffsetCommitRequestPartition
 _DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
-_NumberAndCode = tuple[int, int]
-"""A partition's number and its error code."""
 
-
-def _find(broker: Broker, name: str, topic_id: UUID | None) -> tuple[Topic | None, int]:
-    """The topic, or the error that says that it is not there. ``topic_id``: where topics are known by that."""
-    topic = broker.metadata.topic(name) if topic_id is None else broker.metadata.topic_by_id(topic_id)
-    missing = UnknownTopicOrPartitionError if topic_id is None else UnknownTopicIdError
-    return topic, 0 if topic is not None else error_code(missing)
-
+_UNKNOWN: Final = error_code(UnknownTopicOrPartitionError)
 
 # -- commit ----------------------------------------------------------------------------------------------------------
 
@@ -71,33 +62,14 @@ def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> 
     """Partitions that do not exist are refused one by one; the others are committed together, and share the error of
     the group or of the log."""
     request = call.request
-    has_ids = call.version >= FIRST_WITH_TOPIC_IDS
+    by_id = call.version >= FIRST_WITH_TOPIC_IDS
     longest = broker.config.number("offset.metadata.max.bytes")
-    refused: dict[tuple[str, UUID], list[_NumberAndCode]] = {}
-    answered: list[tuple[tuple[str, UUID], list[_NumberAndCode]]] = []
-    there: list[tuple[Topic, _WantedPartition]] = []
+    named: NamedPartitions[tuple[str, UUID], _WantedPartition] = NamedPartitions()
     for wanted in request.topics:
-        topic, missing = _find(broker, wanted.name, wanted.topic_id if has_ids else None)
-        key = (wanted.name, wanted.topic_id)
-        accepted = []
-        for partition in wanted.partitions:
-            code = missing
-            if topic is not None and not 0 <= partition.partition_index < topic.partitions:
-                code = error_code(UnknownTopicOrPartitionError)
-            if topic is not None and not code:
-                is_too_large = len(partition.committed_metadata or "") > longest
-                code = error_code(OffsetMetadataTooLargeError) if is_too_large else 0
-                accepted.append((partition.partition_index, code))
-                there.append((topic, partition))
-            else:
-                refused.setdefault(key, []).append((partition.partition_index, code))
-        if accepted:
-            answered.append((key, accepted))
-        elif topic is None:
-            refused.setdefault(key, [])
-    code_of_all = _commit(broker, call, there, longest) if there else 0
-    if code_of_all:
-        answered = [(key, [(number, code_of_all) for number, _ in results]) for key, results in answered]
+        topic = broker.metadata.topic_by_id(wanted.topic_id) if by_id else broker.metadata.topic(wanted.name)
+        missing = error_code(UnknownTopicIdError) if by_id else _UNKNOWN
+        named.add((wanted.name, wanted.topic_id), topic, wanted.partitions, missing)
+    code_of_all = _commit(broker, call, named.known, longest) if named.known else 0
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
@@ -105,29 +77,40 @@ def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> 
                 topic_id=topic_id,
                 partitions=[_CommitPartition(partition_index=number, error_code=code) for number, code in results],
             )
-            for (name, topic_id), results in errors_first(refused, answered)
+            for (name, topic_id), results in named.results(
+                lambda _, one: code_of_all or metadata_error_code(one.committed_metadata, longest)
+            )
         ]
     )
+
+
+def metadata_error_code(metadata: str | None, longest: int) -> int:
+    """OFFSET_METADATA_TOO_LARGE (12), or 0."""
+    return error_code(OffsetMetadataTooLargeError) if len(metadata or "") > longest else 0
 
 
 def _commit(
     broker: Broker,
     call: RequestContext[OffsetCommitRequest],
-    wanted: Sequence[tuple[Topic, _WantedPartition]],
+    known: Sequence[tuple[object, Topic, Sequence[_WantedPartition]]],
     longest: int,
 ) -> int:
     """Store the offsets, except those whose metadata is longer than ``longest``; the error code of all, or 0."""
     request = call.request
     now_ms = broker.epoch_ms()
     expires_ms = -1 if request.retention_time_ms < 0 else min(now_ms + request.retention_time_ms, NO_LIMIT)
+    wanted = [(topic, partition) for _, topic, partitions in known for partition in partitions]
     accepted: dict[TopicPartition, CommittedOffset] = {}
     for topic, partition in wanted:
-        metadata = partition.committed_metadata or ""
-        if len(metadata) > longest:
+        if metadata_error_code(partition.committed_metadata, longest):
             continue
         committed_ms = now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp
         accepted[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
-            partition.committed_offset, partition.committed_leader_epoch, metadata, committed_ms, expires_ms
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata or "",
+            committed_ms,
+            expires_ms,
         )
     try:
         broker.groups.check_commit(
@@ -140,14 +123,15 @@ def _commit(
             partitions=[(topic.topic_id, partition.partition_index) for topic, partition in wanted],
         )
         broker.offsets.commit(request.group_id, accepted)
-    except KafkaStorageError:
-        return error_code(NotCoordinatorError)
     except BrokerResponseError as error:
-        return error_code(error)
+        return error_code(coordinator_error(error))
     return 0
 
 
 # -- fetch -----------------------------------------------------------------------------------------------------------
+
+
+_FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 
 
 @handles(OffsetFetchRequest)
@@ -157,7 +141,11 @@ def offset_fetch(broker: Broker, call: RequestContext[OffsetFetchRequest]) -> Of
     request = call.request
     if call.version >= FIRST_FETCH_OF_GROUPS:
         return OffsetFetchResponse(
-            groups=[_fetch_group(broker, call.version, group, request.require_stable) for group in request.groups]
+            groups=answer_each(
+                request.groups,
+                lambda group: _fetch_group(broker, call.version, group, request.require_stable),
+                lambda group, error: failed(_FetchedGroup, error, group_id=group.group_id),
+            )
         )
     group_id = request.group_id
     try:
@@ -167,21 +155,19 @@ def offset_fetch(broker: Broker, call: RequestContext[OffsetFetchRequest]) -> Of
     if request.topics is None:
         named = list(_all_of(broker, group_id).items()) if has_any else []
     else:
-        named = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
+        named = [(topic.name, topic.partition_indexes) for topic in request.topics]
     return OffsetFetchResponse(
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopic(
                 name=name,
-                partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=number,
-                        committed_offset=found.offset,
-                        committed_leader_epoch=found.leader_epoch,
-                        metadata=found.metadata,
-                        error_code=code,
-                    )
-                    for number, found, code in _offsets(broker, group_id, name, numbers, request.require_stable)
-                ],
+                partitions=_offsets(
+                    broker,
+                    OffsetFetchResponse.OffsetFetchResponsePartition,
+                    group_id,
+                    name,
+                    numbers,
+                    request.require_stable,
+                ),
             )
             for name, numbers in named
         ]
@@ -190,60 +176,61 @@ def offset_fetch(broker: Broker, call: RequestContext[OffsetFetchRequest]) -> Of
 
 def _fetch_group(
     broker: Broker, version: int, group: OffsetFetchRequest.OffsetFetchRequestGroup, stable: bool
-) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+) -> _FetchedGroup:
     """One group of version 8 on; version 9 checks the member's id and epoch (KIP-848), version 10 has ids for the
     topics' names. An error of the group has no topics with it."""
-    try:
-        has_any = broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
-    except BrokerResponseError as error:
-        return OffsetFetchResponse.OffsetFetchResponseGroup(
-            group_id=group.group_id, topics=[], error_code=error_code(error)
-        )
+    has_any = broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
     wanted: list[tuple[str, UUID, list[int], int]] = []
     if group.topics is None:
         for name, numbers in _all_of(broker, group.group_id).items() if has_any else ():
             known = broker.metadata.topic(name)
             if known is not None:
                 wanted.append((name, known.topic_id, numbers, 0))
+    elif version < FIRST_WITH_TOPIC_IDS:
+        wanted = [(asked.name, asked.topic_id, asked.partition_indexes, 0) for asked in group.topics]
     else:
         for asked in group.topics:
-            topic, missing = _find(broker, "", asked.topic_id) if version >= FIRST_WITH_TOPIC_IDS else (None, 0)
-            name = topic.name if topic is not None else asked.name
-            wanted.append((name, asked.topic_id, list(asked.partition_indexes), missing))
-    return OffsetFetchResponse.OffsetFetchResponseGroup(
+            topic = broker.metadata.topic_by_id(asked.topic_id)
+            name, missing = (asked.name, error_code(UnknownTopicIdError)) if topic is None else (topic.name, 0)
+            wanted.append((name, asked.topic_id, asked.partition_indexes, missing))
+    row = OffsetFetchResponse.OffsetFetchResponsePartitions
+    return _FetchedGroup(
         group_id=group.group_id,
         topics=[
             OffsetFetchResponse.OffsetFetchResponseTopics(
                 name=name,
                 topic_id=topic_id,
-                partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartitions(
-                        partition_index=number,
-                        committed_offset=found.offset,
-                        committed_leader_epoch=found.leader_epoch,
-                        metadata=found.metadata,
-                        error_code=missing or code,
-                    )
-                    for number, found, code in _offsets(broker, group.group_id, name, numbers, stable)
-                ],
+                partitions=_offsets(broker, row, group.group_id, name, numbers, stable, missing),
             )
             for name, topic_id, numbers, missing in wanted
         ],
     )
 
 
+F = TypeVar("F", OffsetFetchResponse.OffsetFetchResponsePartition, OffsetFetchResponse.OffsetFetchResponsePartitions)
+
+
 def _offsets(
-    broker: Broker, group_id: str, topic: str, partitions: list[int], stable: bool
-) -> list[tuple[int, CommittedOffset, int]]:
-    """Number, offset and error of each. ``stable``: not while a transaction is about to change it."""
-    found = []
-    for number in partitions:
+    broker: Broker, kind: type[F], group_id: str, topic: str, numbers: Sequence[int], stable: bool, missing: int = 0
+) -> list[F]:
+    """The offset of each partition. ``stable``: not while a transaction is about to change it. ``missing``: the code of
+    an unknown topic."""
+    rows = []
+    for number in numbers:
         where = TopicPartition(topic, number)
-        if stable and broker.offsets.has_pending(group_id, where):
-            found.append((number, NO_OFFSET, error_code(UnstableOffsetCommitError)))
-        else:
-            found.append((number, broker.offsets.get(group_id, where) or NO_OFFSET, 0))
-    return found
+        is_unstable = stable and broker.offsets.has_pending(group_id, where)
+        found = None if is_unstable else broker.offsets.get(group_id, where)
+        found = found or NO_OFFSET
+        rows.append(
+            kind(
+                partition_index=number,
+                committed_offset=found.offset,
+                committed_leader_epoch=found.leader_epoch,
+                metadata=found.metadata,
+                error_code=missing or (error_code(UnstableOffsetCommitError) if is_unstable else 0),
+            )
+        )
+    return rows
 
 
 def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
@@ -261,41 +248,22 @@ def offset_delete(broker: Broker, call: RequestContext[OffsetDeleteRequest]) -> 
     """KIP-496. Partitions that do not exist are refused one by one, those of a topic that the group subscribes to with
     GROUP_SUBSCRIBED_TO_TOPIC (86); the group's errors fail the whole request."""
     request = call.request
-    unknown = error_code(UnknownTopicOrPartitionError)
-    refused: dict[str, list[_NumberAndCode]] = {}
-    there: list[tuple[str, list[int]]] = []
+    named: NamedPartitions[str, OffsetDeleteRequest.OffsetDeleteRequestPartition] = NamedPartitions()
     for wanted in request.topics:
-        topic = broker.metadata.topic(wanted.name)
-        accepted = []
-        for number in (partition.partition_index for partition in wanted.partitions):
-            if topic is not None and 0 <= number < topic.partitions:
-                accepted.append(number)
-            else:
-                refused.setdefault(wanted.name, []).append((number, unknown))
-        if accepted:
-            there.append((wanted.name, accepted))
-        elif topic is None:
-            refused.setdefault(wanted.name, [])
+        named.add(wanted.name, broker.metadata.topic(wanted.name), wanted.partitions)
+    wanted_numbers = [(name, [one.partition_index for one in partitions]) for name, _, partitions in named.known]
     try:
-        subscribed = _delete(broker, request.group_id, there)
-    except KafkaStorageError:
-        return OffsetDeleteResponse(error_code=error_code(NotCoordinatorError), throttle_time_ms=0, topics=[])
-    except BrokerResponseError as error:
-        return OffsetDeleteResponse(error_code=error_code(error), throttle_time_ms=0, topics=[])
-    code_of_subscribed = error_code(GroupSubscribedToTopicError)
-    answered = [
-        (name, [(number, code_of_subscribed if name in subscribed else 0) for number in numbers])
-        for name, numbers in there
-    ]
+        subscribed = _delete(broker, request.group_id, wanted_numbers)
+    except KafkaStorageError as error:
+        raise coordinator_error(error) from None
+    subscribed_code = error_code(GroupSubscribedToTopicError)
     return OffsetDeleteResponse(
-        error_code=0,
-        throttle_time_ms=0,
         topics=[
             OffsetDeleteResponse.OffsetDeleteResponseTopic(
                 name=name,
                 partitions=[_DeletedPartition(partition_index=number, error_code=code) for number, code in results],
             )
-            for name, results in errors_first(refused, answered)
+            for name, results in named.results(lambda topic, _: subscribed_code if topic.name in subscribed else 0)
         ],
     )
 
@@ -315,11 +283,48 @@ def _delete(broker: Broker, group_id: str, wanted: Sequence[tuple[str, Sequence[
 
 # -- the order of the response ---------------------------------------------------------------------------------------
 
+
+class _Partition(Protocol):
+    partition_index: int
+
+
 K = TypeVar("K", bound=Hashable)
-P = TypeVar("P")
+R = TypeVar("R")
+P = TypeVar("P", bound=_Partition)
 
 
-def errors_first(refused: Mapping[K, list[P]], answered: Iterable[tuple[K, list[P]]]) -> list[tuple[K, list[P]]]:
+class NamedPartitions(Generic[K, P]):
+    """The partitions of a request that names offsets of many: ``known`` has those that exist, by topic. The others have
+    their error already."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[K, Topic, list[P]]] = []
+        self._refused: dict[K, list[tuple[int, int]]] = {}
+
+    def add(self, key: K, topic: Topic | None, partitions: Iterable[P], missing: int = _UNKNOWN) -> None:
+        """A topic of the request; ``missing``: the error code where it does not exist."""
+        there = []
+        for one in partitions:
+            if topic is not None and 0 <= one.partition_index < topic.partitions:
+                there.append(one)
+            else:
+                code = missing if topic is None else _UNKNOWN
+                self._refused.setdefault(key, []).append((one.partition_index, code))
+        if topic is None:
+            self._refused.setdefault(key, [])
+        elif there:
+            self.known.append((key, topic, there))
+
+    def results(self, code_of: Callable[[Topic, P], int]) -> list[tuple[K, list[tuple[int, int]]]]:
+        """Number and error code of each partition, by topic; ``code_of``: of one that exists."""
+        answered = [
+            (key, [(one.partition_index, code_of(topic, one)) for one in partitions])
+            for key, topic, partitions in self.known
+        ]
+        return errors_first(self._refused, answered)
+
+
+def errors_first(refused: Mapping[K, list[R]], answered: Iterable[tuple[K, list[R]]]) -> list[tuple[K, list[R]]]:
     """Topics and results of their partitions, in Kafka's order, for requests that name offsets of many partitions.
 
     Apache Kafka checks topics and partitions first, and passes those that exist to the coordinator. Its response has

@@ -20,6 +20,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from kafka.broker.error_responses import error_code, error_text
 from kafka.broker.log import PartitionLog, Topic
 from kafka.broker.log_validator import (
     BATCHES_IN_PRODUCE_SINCE,
@@ -29,8 +30,8 @@ from kafka.broker.log_validator import (
     convert_message_set,
 )
 from kafka.broker.registry import RequestContext, handles, reject_too_many_elements
-from kafka.broker.responses import PendingResponse, error_code, error_text
-from kafka.broker.time_slices import PARTITION_COST_BYTES, SLICE_RECORDS, SlicedHandler, TimeSliceBudget
+from kafka.broker.responses import PendingResponse, SlicedHandler
+from kafka.broker.time_slices import PARTITION_COST_BYTES, SLICE_RECORDS, TimeSliceBudget
 from kafka.broker.topics import INTERNAL_TOPICS
 from kafka.broker.transactions.verification import ADDS_SINCE_PRODUCE, VerificationFailedError, verify_batch
 from kafka.errors import (
@@ -254,7 +255,7 @@ def _append(
     if topic.name in INTERNAL_TOPICS:
         raise InvalidTopicError(f"{topic.name} is the broker's own")
     if batch is None:
-        return _PartitionResponse(index=index, error_code=0, base_offset=_NONE)
+        return _PartitionResponse(index=index, base_offset=_NONE)
     is_transactional = _is_transactional(batch)
     if is_transactional:  # before the batch is looked at, as Apache Kafka does
         _admit(broker, call, topic, partition, index, batch)
@@ -285,7 +286,6 @@ def _append(
         broker.appended(partition)
     return _PartitionResponse(
         index=index,
-        error_code=0,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=partition.start_offset,

@@ -25,8 +25,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.error_responses import answer_each, error_code, error_text, failed
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import PendingResponse, error_code, error_text
+from kafka.broker.responses import PendingResponse
 from kafka.core.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_SHA_256, SCRAM_SHA_512, credential_of
 from kafka.errors import (
     BrokerResponseError,
@@ -72,8 +73,7 @@ if TYPE_CHECKING:
     from kafka.broker.broker import Broker
     from kafka.broker.listener_security import Credentials
 
-_SECURITY_DISABLED: Final = error_code(SecurityDisabledError)
-_NO_AUTHORIZER: Final = "No Authorizer is configured."
+_NO_AUTHORIZER: Final = SecurityDisabledError("No Authorizer is configured.")
 
 
 def _has_unknown(wanted: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter) -> bool:
@@ -86,8 +86,7 @@ def _has_unknown(wanted: DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilte
 def describe_acls(broker: Broker, call: RequestContext[DescribeAclsRequest]) -> DescribeAclsResponse | PendingResponse:
     if _has_unknown(call.request):
         return PendingResponse.hanging_up()
-    text = "No Authorizer is configured on the broker"
-    return DescribeAclsResponse(throttle_time_ms=0, error_code=_SECURITY_DISABLED, error_message=text, resources=[])
+    raise SecurityDisabledError("No Authorizer is configured on the broker")
 
 
 @handles(CreateAclsRequest)
@@ -96,11 +95,7 @@ def create_acls(broker: Broker, call: RequestContext[CreateAclsRequest]) -> Crea
         if 0 in (one.resource_type, one.resource_pattern_type, one.operation, one.permission_type):
             return PendingResponse.hanging_up()
     return CreateAclsResponse(
-        throttle_time_ms=0,
-        results=[
-            CreateAclsResponse.AclCreationResult(error_code=_SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
-            for _ in call.request.creations
-        ],
+        results=[failed(CreateAclsResponse.AclCreationResult, _NO_AUTHORIZER) for _ in call.request.creations]
     )
 
 
@@ -109,13 +104,7 @@ def delete_acls(broker: Broker, call: RequestContext[DeleteAclsRequest]) -> Dele
     if any(_has_unknown(one) for one in call.request.filters):
         return PendingResponse.hanging_up()
     return DeleteAclsResponse(
-        throttle_time_ms=0,
-        filter_results=[
-            DeleteAclsResponse.DeleteAclsFilterResult(
-                error_code=_SECURITY_DISABLED, error_message=_NO_AUTHORIZER, matching_acls=[]
-            )
-            for _ in call.request.filters
-        ],
+        filter_results=[failed(DeleteAclsResponse.DeleteAclsFilterResult, _NO_AUTHORIZER) for _ in call.request.filters]
     )
 
 
@@ -124,16 +113,12 @@ def delete_acls(broker: Broker, call: RequestContext[DeleteAclsRequest]) -> Dele
 
 @handles(SaslHandshakeRequest)
 def sasl_handshake(broker: Broker, call: RequestContext[SaslHandshakeRequest]) -> SaslHandshakeResponse:
-    return SaslHandshakeResponse(error_code=error_code(IllegalSaslStateError), mechanisms=[])
+    raise IllegalSaslStateError("")
 
 
 @handles(SaslAuthenticateRequest)
 def sasl_authenticate(broker: Broker, call: RequestContext[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
-    return SaslAuthenticateResponse(
-        error_code=error_code(IllegalSaslStateError),
-        error_message="SaslAuthenticate request received after successful authentication",
-        auth_bytes=b"",
-    )
+    raise IllegalSaslStateError("SaslAuthenticate request received after successful authentication")
 
 
 # -- SCRAM credentials ------------------------------------------------------------------------------------------------
@@ -153,32 +138,31 @@ def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     wanted = [user.name for user in call.request.users or ()]
     counts = Counter(wanted)
-    names = dict.fromkeys(wanted or broker.credentials.scram_users())
+
+    def describe(name: str) -> _DescribeScramResult:
+        if counts[name] > 1:
+            raise DuplicateResourceError(
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        stored = broker.credentials.scram(name)
+        if not stored:
+            raise ResourceNotFoundError(f"Attempt to describe a user credential that does not exist: {name}")
+        return _DescribeScramResult(
+            user=name,
+            error_message="",
+            credential_infos=[
+                _DescribeScramResult.CredentialInfo(mechanism=NUMBERS[mechanism], iterations=credential.iterations)
+                for mechanism, credential in stored.items()
+            ],
+        )
+
     return DescribeUserScramCredentialsResponse(
-        throttle_time_ms=0,
-        error_code=0,
         error_message="",
-        results=[_described_credentials(broker.credentials, name, counts[name]) for name in names],
-    )
-
-
-def _described_credentials(credentials: Credentials, name: str, times: int) -> _DescribeScramResult:
-    code, text, kept = 0, "", credentials.scram(name)
-    if times > 1:
-        code = error_code(DuplicateResourceError)
-        text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-        kept = {}
-    elif not kept:
-        code = error_code(ResourceNotFoundError)
-        text = f"Attempt to describe a user credential that does not exist: {name}"
-    return _DescribeScramResult(
-        user=name,
-        error_code=code,
-        error_message=text,
-        credential_infos=[
-            _DescribeScramResult.CredentialInfo(mechanism=NUMBERS[mechanism], iterations=credential.iterations)
-            for mechanism, credential in kept.items()
-        ],
+        results=answer_each(
+            dict.fromkeys(wanted or broker.credentials.scram_users()),
+            describe,
+            lambda name, error: failed(_DescribeScramResult, error, user=name),
+        ),
     )
 
 
@@ -208,21 +192,17 @@ def alter_user_scram_credentials(
             broker.credentials.remove(change.name, mechanism)
         else:
             salt, salted = bytes(change.salt), bytes(change.salted_password)
-            broker.credentials.put(
-                change.name, mechanism, credential_of(mechanism, salted, salt, change.iterations)
-            )
+            broker.credentials.put(change.name, mechanism, credential_of(mechanism, salted, salt, change.iterations))
     if good:
         broker.flush_metadata()
-    names = dict.fromkeys(change.name for change in changes)
     return AlterUserScramCredentialsResponse(
-        throttle_time_ms=0,
         results=[
             AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult(
                 user=name,
-                error_code=error_code(errors[name]) if name in errors else 0,
+                error_code=error_code(errors.get(name)),
                 error_message=(error_text(errors[name]) or None) if name in errors else None,
             )
-            for name in names
+            for name in dict.fromkeys(change.name for change in changes)
         ],
     )
 
@@ -270,22 +250,21 @@ def create_token(broker: Broker, call: RequestContext[CreateDelegationTokenReque
         max_timestamp_ms=-1,
         token_id="",
         hmac=b"",
-        throttle_time_ms=0,
     )
 
 
 @handles(RenewDelegationTokenRequest)
 def renew_token(broker: Broker, call: RequestContext[RenewDelegationTokenRequest]) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, expiry_timestamp_ms=-1, throttle_time_ms=0)
+    return RenewDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, expiry_timestamp_ms=-1)
 
 
 @handles(ExpireDelegationTokenRequest)
 def expire_token(broker: Broker, call: RequestContext[ExpireDelegationTokenRequest]) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, expiry_timestamp_ms=-1, throttle_time_ms=0)
+    return ExpireDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, expiry_timestamp_ms=-1)
 
 
 @handles(DescribeDelegationTokenRequest)
 def describe_tokens(
     broker: Broker, call: RequestContext[DescribeDelegationTokenRequest]
 ) -> DescribeDelegationTokenResponse:
-    return DescribeDelegationTokenResponse(error_code=_TOKENS_NOT_ALLOWED, tokens=[], throttle_time_ms=0)
+    raise DelegationTokenRequestNotAllowedError("")

@@ -29,25 +29,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.handlers.groups import heartbeat_error, heartbeat_response
+from kafka.broker.error_responses import ALL_GROUP_OPERATIONS, answer_each, error_code, error_text, failed, operations
+from kafka.broker.handlers.groups import heartbeat_response
 from kafka.broker.handlers.offsets import errors_first
 from kafka.broker.log import PartitionLog, Topic
 from kafka.broker.log.producer_state import aborted_batches
 from kafka.broker.registry import PartitionRef, RequestContext, handles
-from kafka.broker.responses import (
-    ALL_GROUP_OPERATIONS,
-    OPERATIONS_NOT_REQUESTED,
-    PendingResponse,
-    error_code,
-    error_text,
-)
+from kafka.broker.responses import PendingResponse
 from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, check_heartbeat
 from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import ShareSession
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import AckBatch, Acquired, AcquireMode, check_ack_batches
-from kafka.broker.topics import TopicIdPartition, by_topic
+from kafka.broker.topics import TopicIdPartition, by_topic, distinct_partitions
 from kafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
@@ -104,16 +99,7 @@ def share_acknowledge(broker: Broker, call: RequestContext[ShareAcknowledgeReque
     still holds. Errors of the session fail the whole request, those of records are their partitions'."""
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""
-    try:
-        broker.sessions.acknowledge(request.group_id, member_id, request.share_session_epoch)
-    except BrokerResponseError as error:
-        return ShareAcknowledgeResponse(
-            throttle_time_ms=0,
-            error_code=error_code(error),
-            error_message=error_text(error),
-            responses=[],
-            node_endpoints=[],
-        )
+    broker.sessions.acknowledge(request.group_id, member_id, request.share_session_epoch)
     errors = acknowledge(broker, group_id, member_id, ack_batches(request.topics), request.is_renew_ack, call.now)
     if request.share_session_epoch == FINAL_EPOCH:
         close_session(broker, group_id, member_id, call.now)
@@ -128,8 +114,6 @@ def share_acknowledge(broker: Broker, call: RequestContext[ShareAcknowledgeReque
             )
         )
     return ShareAcknowledgeResponse(
-        throttle_time_ms=0,
-        error_code=0,
         acquisition_lock_timeout_ms=broker.share.config(group_id).number("share.record.lock.duration.ms"),
         responses=[
             ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
@@ -187,6 +171,8 @@ def close_session(broker: Broker, group_id: str, member_id: str, now: float) -> 
 
 # -- group membership -------------------------------------------------------------------------------------------------
 
+_DescribedGroup = ShareGroupDescribeResponse.DescribedGroup
+
 
 @handles(ShareGroupHeartbeatRequest)
 def share_group_heartbeat(
@@ -194,29 +180,25 @@ def share_group_heartbeat(
 ) -> ShareGroupHeartbeatResponse:
     request = call.request
     group_id = request.group_id
-    try:
-        check_heartbeat(  # before the group is looked for, as in Kafka
-            group_id, request.member_id, request.member_epoch, request.subscribed_topic_names, request.rack_id
-        )
-        if group_id in broker.groups.groups:
-            raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
-        group = broker.share.groups.get(group_id)
-        known = set(request.subscribed_topic_names or ())
-        if group is not None:
-            known |= group.subscribed_topics()
-        answer = broker.share.heartbeat(
-            group_id,
-            request.member_id,
-            request.member_epoch,
-            topics=request.subscribed_topic_names,
-            rack_id=request.rack_id,
-            client_id=call.client_id or "",
-            client_host="/" + call.connection.host,
-            metadata=broker.topics_image.infos(known),
-            now=call.now,
-        )
-    except BrokerResponseError as error:
-        return heartbeat_error(ShareGroupHeartbeatResponse, error)
+    check_heartbeat(  # before the group is looked for, as in Kafka
+        group_id, request.member_id, request.member_epoch, request.subscribed_topic_names, request.rack_id
+    )
+    _check_is_share_group(broker, group_id)
+    group = broker.share.groups.get(group_id)
+    known = set(request.subscribed_topic_names or ())
+    if group is not None:
+        known |= group.subscribed_topics()
+    answer = broker.share.heartbeat(
+        group_id,
+        request.member_id,
+        request.member_epoch,
+        topics=request.subscribed_topic_names,
+        rack_id=request.rack_id,
+        client_id=call.client_id or "",
+        client_host="/" + call.connection.host,
+        metadata=broker.topics_image.infos(known),
+        now=call.now,
+    )
     return heartbeat_response(
         ShareGroupHeartbeatResponse,
         request.member_id,
@@ -226,41 +208,32 @@ def share_group_heartbeat(
     )
 
 
+def _check_is_share_group(broker: Broker, group_id: str) -> None:
+    if group_id in broker.groups.groups:
+        raise GroupIdNotFoundError(f"Group {group_id} is not a share group.")
+
+
 @handles(ShareGroupDescribeRequest)
 def share_group_describe(broker: Broker, call: RequestContext[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
     """Each group has an error of its own."""
-    groups = []
-    for group_id in call.request.group_ids:
-        try:
-            group = broker.share.describe(group_id)
-            groups.append(_described_group(broker, group, call.request.include_authorized_operations))
-        except BrokerResponseError as error:
-            groups.append(
-                ShareGroupDescribeResponse.DescribedGroup(
-                    error_code=error_code(error),
-                    error_message=error_text(error),
-                    group_id=group_id,
-                    group_state="",
-                    group_epoch=0,
-                    assignment_epoch=0,
-                    assignor_name="",
-                    members=[],
-                )
-            )
-    return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
+    allowed = operations(call.request.include_authorized_operations, ALL_GROUP_OPERATIONS)
+    return ShareGroupDescribeResponse(
+        groups=answer_each(
+            call.request.group_ids,
+            lambda group_id: _described_group(broker, broker.share.describe(group_id), allowed),
+            lambda group_id, error: failed(_DescribedGroup, error, group_id=group_id),
+        )
+    )
 
 
-def _described_group(
-    broker: Broker, group: ShareGroup, with_operations: bool
-) -> ShareGroupDescribeResponse.DescribedGroup:
-    return ShareGroupDescribeResponse.DescribedGroup(
-        error_code=0,
+def _described_group(broker: Broker, group: ShareGroup, allowed: int) -> _DescribedGroup:
+    return _DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=ASSIGNOR,
-        authorized_operations=ALL_GROUP_OPERATIONS if with_operations else OPERATIONS_NOT_REQUESTED,
+        authorized_operations=allowed,
         members=[
             ShareGroupDescribeResponse.Member(
                 member_id=member.member_id,
@@ -289,38 +262,32 @@ def _described_group(
 
 _Altered = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition
 _Offset = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+_GroupOffsets = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 
 
 @handles(DescribeShareGroupOffsetsRequest)
 def describe_share_group_offsets(
     broker: Broker, call: RequestContext[DescribeShareGroupOffsetsRequest]
 ) -> DescribeShareGroupOffsetsResponse:
-    groups = []
-    for wanted in call.request.groups:
-        code, text = 0, None
-        topics: list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic] = []
-        try:
-            topics = _group_offsets(broker, wanted)
-        except BrokerResponseError as error:
-            code, text = error_code(error), error_text(error)
-        groups.append(
-            DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup(
-                group_id=wanted.group_id, topics=topics, error_code=code, error_message=text
-            )
+    return DescribeShareGroupOffsetsResponse(
+        groups=answer_each(
+            call.request.groups,
+            lambda wanted: _group_offsets(broker, wanted),
+            lambda wanted, error: failed(_GroupOffsets, error, group_id=wanted.group_id),
         )
-    return DescribeShareGroupOffsetsResponse(throttle_time_ms=0, groups=groups)
+    )
 
 
 def _group_offsets(
     broker: Broker, wanted: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
-) -> list[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]:
-    asked: dict[str, dict[int, None]] = {}
+) -> _GroupOffsets:
+    named: list[tuple[str, list[int]]] = []
     unknown: list[tuple[str, list[int]]] = []
     if wanted.topics is None:
         for topic_id, number in broker.share.initialized(wanted.group_id):
             topic = broker.metadata.topic_by_id(topic_id)
             if topic is not None:
-                asked.setdefault(topic.name, {})[number] = None
+                named.append((topic.name, [number]))
     else:
         for one in wanted.topics:
             if broker.metadata.topic(one.topic_name) is None:
@@ -328,37 +295,30 @@ def _group_offsets(
                 continue
             if not wanted.group_id or not one.partitions:  # as in Kafka
                 raise UnknownError("offsets of a topic in no group, or of no partition")
-            asked.setdefault(one.topic_name, {}).update(dict.fromkeys(one.partitions))
-    return [
+            named.append((one.topic_name, one.partitions))
+    topics = [
         DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic(
             topic_name=name,
             topic_id=known.topic_id if (known := broker.metadata.topic(name)) is not None else ZERO_UUID,
             partitions=[_offset(broker, wanted.group_id, known, number) for number in numbers],
         )
-        for name, numbers in (*asked.items(), *unknown)
+        for name, numbers in (*distinct_partitions(named).items(), *unknown)
     ]
+    return _GroupOffsets(group_id=wanted.group_id, topics=topics)
 
 
 def _offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> _Offset:
-    if topic is None:  # no error, as in Kafka
-        return _Offset(partition_index=number, start_offset=-1, leader_epoch=0, error_code=0)
-    if not 0 <= number < topic.partitions:
-        return _Offset(
-            partition_index=number,
-            start_offset=-1,
-            leader_epoch=0,
-            error_code=error_code(UnknownTopicOrPartitionError),
-            error_message=UnknownTopicOrPartitionError.message,
-        )
-    start = broker.share.start_offset(group_id, topic.topic_id, number)
-    if start is None:
-        return _Offset(partition_index=number, start_offset=-1, leader_epoch=0, error_code=0)
+    if topic is not None and not 0 <= number < topic.partitions:
+        return failed(_Offset, UnknownTopicOrPartitionError(), partition_index=number, start_offset=-1)
+    start = None if topic is None else broker.share.start_offset(group_id, topic.topic_id, number)
+    if topic is None or start is None:  # no error, as in Kafka
+        return _Offset(partition_index=number, start_offset=-1, leader_epoch=0)
     loaded = broker.share.loaded(group_id, topic.topic_id, number)
     done = loaded.delivery_complete_count if loaded is not None else 0
     position = loaded.start_offset if loaded is not None else start
     lag = -1 if start == -1 else broker.logs.log(topic, number).end_offset - position - done
     lag = (lag + 2**63) % 2**64 - 2**63  # an offset may be set to any number, and Apache Kafka's lag wraps around
-    return _Offset(partition_index=number, start_offset=start, leader_epoch=0, lag=lag, error_code=0)
+    return _Offset(partition_index=number, start_offset=start, leader_epoch=0, lag=lag)
 
 
 @handles(AlterShareGroupOffsetsRequest)
@@ -366,19 +326,16 @@ def alter_share_group_offsets(
     broker: Broker, call: RequestContext[AlterShareGroupOffsetsRequest]
 ) -> AlterShareGroupOffsetsResponse:
     request = call.request
+    if not request.group_id:
+        raise InvalidGroupIdError("")
+    _check_is_share_group(broker, request.group_id)
     group = broker.share.groups.get(request.group_id)
-    try:
-        if not request.group_id:
-            raise InvalidGroupIdError("")
-        if request.group_id in broker.groups.groups:
-            raise GroupIdNotFoundError(f"Group {request.group_id} is not a share group.")
-        if group is not None and group.members:
-            raise NonEmptyGroupError(f"The group {request.group_id} is not empty.")
-        _check_numbers(broker, request)
-    except BrokerResponseError as error:
-        return AlterShareGroupOffsetsResponse(
-            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), responses=[]
-        )
+    if group is not None and group.members:
+        raise NonEmptyGroupError(f"The group {request.group_id} is not empty.")
+    for wanted in request.topics:
+        lowest = min((one.partition_index for one in wanted.partitions), default=0)
+        if lowest < 0 and broker.metadata.topic(wanted.topic_name) is not None:  # fails the request, as in Kafka
+            raise UnknownError(f"{wanted.topic_name} has no partition {lowest}")
     refused: dict[str, list[_Altered]] = {}
     answered: dict[str, list[_Altered]] = {}
     last = {(topic.topic_name, one.partition_index): one for topic in request.topics for one in topic.partitions}
@@ -392,9 +349,7 @@ def alter_share_group_offsets(
                 if topic is None or not 0 <= one.partition_index < topic.partitions:
                     raise UnknownTopicOrPartitionError("")
                 if one is last[wanted.topic_name, one.partition_index]:  # of a partition named twice the last counts
-                    broker.share.alter_offset(
-                        request.group_id, topic.topic_id, one.partition_index, one.start_offset
-                    )
+                    broker.share.alter_offset(request.group_id, topic.topic_id, one.partition_index, one.start_offset)
             except BrokerResponseError as error:
                 code = error_code(error)
             rows = refused if topic is None else answered
@@ -402,8 +357,6 @@ def alter_share_group_offsets(
                 _Altered(partition_index=one.partition_index, error_code=code)
             )
     return AlterShareGroupOffsetsResponse(
-        throttle_time_ms=0,
-        error_code=0,
         responses=[
             AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic(
                 topic_name=name,
@@ -415,44 +368,24 @@ def alter_share_group_offsets(
     )
 
 
-def _check_numbers(broker: Broker, request: AlterShareGroupOffsetsRequest) -> None:
-    """One number below 0 fails the request, as in Kafka."""
-    for wanted in request.topics:
-        if broker.metadata.topic(wanted.topic_name) is not None:
-            for one in wanted.partitions:
-                if one.partition_index < 0:
-                    raise UnknownError(f"{wanted.topic_name} has no partition {one.partition_index}")
-
-
 @handles(DeleteShareGroupOffsetsRequest)
 def delete_share_group_offsets(
     broker: Broker, call: RequestContext[DeleteShareGroupOffsetsRequest]
 ) -> DeleteShareGroupOffsetsResponse:
     request = call.request
+    row = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
     responses = []
-    try:
-        if broker.share.describe(request.group_id).members:
-            raise NonEmptyGroupError(f"The group {request.group_id} is not empty.")
-        known = {topic_id for topic_id, _ in broker.share.initialized(request.group_id)}
-        for name in dict.fromkeys(wanted.topic_name for wanted in request.topics):
-            topic = broker.metadata.topic(name)
-            if topic is not None and topic.topic_id not in known:
-                topic = None  # nothing to delete
-            if topic is not None:
-                broker.share.delete_offsets(request.group_id, topic.topic_id)
-            code = 0 if topic is not None else error_code(UnknownTopicOrPartitionError)
-            responses.append(
-                DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic(
-                    topic_name=name,
-                    topic_id=topic.topic_id if topic is not None else ZERO_UUID,
-                    error_code=code,
-                )
-            )
-    except BrokerResponseError as error:
-        return DeleteShareGroupOffsetsResponse(
-            throttle_time_ms=0, error_code=error_code(error), error_message=error_text(error), responses=[]
-        )
-    return DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=0, responses=responses)
+    if broker.share.describe(request.group_id).members:
+        raise NonEmptyGroupError(f"The group {request.group_id} is not empty.")
+    known = {topic_id for topic_id, _ in broker.share.initialized(request.group_id)}
+    for name in dict.fromkeys(wanted.topic_name for wanted in request.topics):
+        topic = broker.metadata.topic(name)
+        if topic is None or topic.topic_id not in known:  # nothing to delete
+            responses.append(failed(row, error_code(UnknownTopicOrPartitionError), topic_name=name))
+        else:
+            broker.share.delete_offsets(request.group_id, topic.topic_id)
+            responses.append(row(topic_name=name, topic_id=topic.topic_id))
+    return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
 _BATCH: Final = struct.Struct(">qi11xi")
@@ -486,12 +419,11 @@ def share_fetch(broker: Broker, call: RequestContext[ShareFetchRequest]) -> Shar
             has_acknowledgements=bool(acks),
         )
     except ShareSessionLimitReachedError as error:
-        refused = _failed_fetch(error)  # answered after the request's wait, so that the client does not retry at once
+        # Answered after the request's wait, so that the client does not retry at once.
+        refused = failed(ShareFetchResponse, error)
         return broker.park(call.connection, (), _waits_until(call), lambda is_last: refused)
-    except BrokerResponseError as error:
-        return _failed_fetch(error)
     if session.partitions and request.share_acquire_mode not in tuple(AcquireMode):  # the session has counted it
-        return _failed_fetch(UnknownError(f"there is no acquire mode {request.share_acquire_mode}"))
+        raise UnknownError(f"there is no acquire mode {request.share_acquire_mode}")
     ack_errors = acknowledge(broker, group_id, member_id, acks, request.is_renew_ack, call.now)
     fetch = _ShareFetch(broker, call, group_id, member_id, session, ack_errors)
     if request.share_session_epoch == FINAL_EPOCH:
@@ -569,9 +501,10 @@ class _ShareFetch:
         now = self._broker.now
         current = self._broker.sessions.get(self._group_id, self._member_id)
         if current is not self._session:
-            return _failed_fetch(ShareSessionNotFoundError("the share session has ended"))
+            return failed(ShareFetchResponse, ShareSessionNotFoundError("the share session has ended"))
         if current.epoch != self._epoch:
-            return _failed_fetch(InvalidShareSessionEpochError("another request has used the share session"))
+            error = InvalidShareSessionEpochError("another request has used the share session")
+            return failed(ShareFetchResponse, error)
         found: dict[TopicIdPartition, _FetchedPartition] = {}
         candidates = self._candidates(found)
         has_archived = False
@@ -695,8 +628,6 @@ class _ShareFetch:
                 )
             )
         return ShareFetchResponse(
-            throttle_time_ms=0,
-            error_code=0,
             acquisition_lock_timeout_ms=self._lock_ms,
             responses=[
                 ShareFetchResponse.ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
@@ -704,17 +635,6 @@ class _ShareFetch:
             ],
             node_endpoints=[],
         )
-
-
-def _failed_fetch(error: BrokerResponseError) -> ShareFetchResponse:
-    return ShareFetchResponse(
-        throttle_time_ms=0,
-        error_code=error_code(error),
-        error_message=error_text(error),
-        acquisition_lock_timeout_ms=0,
-        responses=[],
-        node_endpoints=[],
-    )
 
 
 def _start(broker: Broker, config: ShareGroupConfig, log: PartitionLog) -> int:

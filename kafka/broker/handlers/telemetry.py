@@ -12,16 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import error_code
-from kafka.broker.telemetry import ACCEPTED
-from kafka.errors import BrokerResponseError, UnsupportedVersionError
+from kafka.broker.telemetry import ACCEPTED, ClientTelemetry
+from kafka.errors import UnsupportedVersionError
 from kafka.protocol.telemetry import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
     PushTelemetryRequest,
     PushTelemetryResponse,
 )
-from kafka.wire.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
@@ -31,27 +29,10 @@ if TYPE_CHECKING:
 def get_telemetry_subscriptions(
     broker: Broker, call: RequestContext[GetTelemetrySubscriptionsRequest]
 ) -> GetTelemetrySubscriptionsResponse:
-    """A new client instance, or a known one, and which metrics to push; the error's response has nothing but zeros."""
-    telemetry = broker.telemetry
-    try:
-        if telemetry is None:
-            raise UnsupportedVersionError("telemetry is off")
-        instance = telemetry.subscribe(call.request.client_instance_id, call.client_id, call.connection, call.now)
-    except BrokerResponseError as error:
-        return GetTelemetrySubscriptionsResponse(
-            throttle_time_ms=0,
-            error_code=error_code(error),
-            client_instance_id=ZERO_UUID,
-            subscription_id=0,
-            accepted_compression_types=[],
-            push_interval_ms=0,
-            telemetry_max_bytes=0,
-            delta_temporality=False,
-            requested_metrics=[],
-        )
+    """A new client instance, or a known one, and which metrics to push."""
+    telemetry = _telemetry(broker)
+    instance = telemetry.subscribe(call.request.client_instance_id, call.client_id, call.connection, call.now)
     return GetTelemetrySubscriptionsResponse(
-        throttle_time_ms=0,
-        error_code=0,
         client_instance_id=instance.instance_id,
         subscription_id=instance.subscription_id,
         accepted_compression_types=list(ACCEPTED),
@@ -64,12 +45,11 @@ def get_telemetry_subscriptions(
 
 @handles(PushTelemetryRequest)
 def push_telemetry(broker: Broker, call: RequestContext[PushTelemetryRequest]) -> PushTelemetryResponse:
-    telemetry = broker.telemetry
-    code = 0
-    try:
-        if telemetry is None:
-            raise UnsupportedVersionError("telemetry is off")
-        telemetry.push(call.request, call.client_id, call.connection, call.now)
-    except BrokerResponseError as error:
-        code = error_code(error)
-    return PushTelemetryResponse(throttle_time_ms=0, error_code=code)
+    _telemetry(broker).push(call.request, call.client_id, call.connection, call.now)
+    return PushTelemetryResponse()
+
+
+def _telemetry(broker: Broker) -> ClientTelemetry:
+    if broker.telemetry is None:
+        raise UnsupportedVersionError("telemetry is off")
+    return broker.telemetry

@@ -11,13 +11,14 @@ Different from Apache Kafka 4.3.0: one broker, so a replication factor other tha
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafka.broker.config import TOPIC_SETTINGS, check_topic_settings, list_of
+from kafka.broker.error_responses import answer_each, error_code, error_text, failed
 from kafka.broker.handlers.configs import topic_value
 from kafka.broker.log import Topic
 from kafka.broker.registry import PartitionRef, RequestContext, handles
-from kafka.broker.responses import error_code, error_text
 from kafka.broker.topics import (
     INTERNAL_TOPICS,
     MAX_PARTITIONS_PER_REQUEST,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from kafka.broker.broker import Broker
 
 _CreateResult = CreateTopicsResponse.CreatableTopicResult
+_GrowResult = CreatePartitionsResponse.CreatePartitionsTopicResult
 _DeleteResult = DeleteTopicsResponse.DeletableTopicResult
 
 
@@ -75,28 +77,29 @@ def create_topics(broker: Broker, call: RequestContext[CreateTopicsRequest]) -> 
     total = sum(_partitions_asked_for(broker, wanted) for wanted in request.topics)
     if total > MAX_PARTITIONS_PER_REQUEST:
         excessive = PolicyViolationError("Excessively large number of partitions per request.")
-        return CreateTopicsResponse(topics=[_create_error(wanted.name, excessive) for wanted in request.topics])
+        topics = [failed(_CreateResult, excessive, name=wanted.name, configs=[]) for wanted in request.topics]
+        return CreateTopicsResponse(topics=topics)
     once = sum(1 for count in count_of.values() if count == 1)
-    results = []
     made = []
-    for wanted in {one.name: one for one in request.topics}.values():  # one answer for each name
-        try:
-            if count_of[wanted.name] > 1:
-                raise InvalidRequestError("Duplicate topic name.")
-            if total + once > MAX_PARTITIONS_PER_REQUEST:
-                raise PolicyViolationError("Unable to perform excessively large batch operation.")
-            results.append(_create(broker, wanted, request.validate_only))
-            if not request.validate_only:
-                made.append(wanted.name)
-        except BrokerResponseError as error:
-            results.append(_create_error(wanted.name, error))
+
+    def create(wanted: CreateTopicsRequest.CreatableTopic) -> _CreateResult:
+        if count_of[wanted.name] > 1:
+            raise InvalidRequestError("Duplicate topic name.")
+        if total + once > MAX_PARTITIONS_PER_REQUEST:
+            raise PolicyViolationError("Unable to perform excessively large batch operation.")
+        result = _create(broker, wanted, request.validate_only)
+        if not request.validate_only:
+            made.append(wanted.name)
+        return result
+
+    results = answer_each(
+        {one.name: one for one in request.topics}.values(),  # one answer for each name
+        create,
+        lambda wanted, error: failed(_CreateResult, error, name=wanted.name, configs=[]),
+    )
     if made:
         broker.topics_changed(made)
     return CreateTopicsResponse(topics=results)
-
-
-def _create_error(name: str, error: BrokerResponseError) -> _CreateResult:
-    return _CreateResult(name=name, error_code=error_code(error), error_message=error_text(error), configs=[])
 
 
 def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate_only: bool) -> _CreateResult:
@@ -118,14 +121,11 @@ def _create(broker: Broker, wanted: CreateTopicsRequest.CreatableTopic, validate
     return _CreateResult(
         name=wanted.name,
         topic_id=topic.topic_id,
-        error_code=0,
         error_message=None,
         num_partitions=partitions,
         replication_factor=1,
         configs=[
-            CreateTopicsResponse.CreatableTopicConfigs(
-                name=name, value=found.value, config_source=found.source
-            )
+            CreateTopicsResponse.CreatableTopicConfigs(name=name, value=found.value, config_source=found.source)
             for name, found in shown.items()
         ],
     )
@@ -160,9 +160,7 @@ def _check_assignments(broker: Broker, wanted: CreateTopicsRequest.CreatableTopi
             "A manual partition assignment was specified, but replication factor was not set to -1."
         )
     if wanted.num_partitions != -1:
-        raise InvalidRequestError(
-            "A manual partition assignment was specified, but numPartitions was not set to -1."
-        )
+        raise InvalidRequestError("A manual partition assignment was specified, but numPartitions was not set to -1.")
     for assignment in wanted.assignments:
         check_replicas(broker.config.node_id, assignment.broker_ids)
     if sorted(one.partition_index for one in wanted.assignments) != list(range(len(wanted.assignments))):
@@ -178,26 +176,22 @@ def delete_topics(broker: Broker, call: RequestContext[DeleteTopicsRequest]) -> 
         wanted = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
     else:
         wanted = request.topics
-    responses = []
     gone = []
     count_of = Counter(one.name for one in wanted if one.name is not None)
-    for one in {(one.name, one.topic_id): one for one in wanted}.values():
-        try:
-            if one.name is not None and count_of[one.name] > 1:
-                raise InvalidRequestError("Duplicate topic name.")
-            topic = _topic_to_delete(broker, one)
-            _delete_topic(broker, topic)
-            gone.append(topic.name)
-            responses.append(_DeleteResult(name=topic.name, topic_id=topic.topic_id, error_code=0))
-        except BrokerResponseError as error:
-            responses.append(
-                _DeleteResult(
-                    name=one.name if one.name is not None or call.version >= 6 else "",
-                    topic_id=one.topic_id,
-                    error_code=error_code(error),
-                    error_message=error_text(error),
-                )
-            )
+
+    def delete(one: DeleteTopicsRequest.DeleteTopicState) -> _DeleteResult:
+        if one.name is not None and count_of[one.name] > 1:
+            raise InvalidRequestError("Duplicate topic name.")
+        topic = _topic_to_delete(broker, one)
+        _delete_topic(broker, topic)
+        gone.append(topic.name)
+        return _DeleteResult(name=topic.name, topic_id=topic.topic_id)
+
+    responses = answer_each(
+        {(one.name, one.topic_id): one for one in wanted}.values(),
+        delete,
+        lambda one, error: failed(_DeleteResult, error, name=one.name, topic_id=one.topic_id),
+    )
     if gone:
         broker.topics_changed(gone)
     return DeleteTopicsResponse(responses=responses)
@@ -234,35 +228,36 @@ def _delete_topic(broker: Broker, topic: Topic) -> None:
 
 TO_THE_END = -1
 
+_DeletedRecords = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
 
 @handles(CreatePartitionsRequest)
 def create_partitions(broker: Broker, call: RequestContext[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     request = call.request
     count_of = Counter(wanted.name for wanted in request.topics)
     more = 0
-    results = []
     grown = []
-    for wanted in {one.name: one for one in request.topics}.values():  # one answer for each name
-        code, text = 0, None
-        try:
-            if count_of[wanted.name] > 1:
-                raise InvalidRequestError("Duplicate topic name.")
-            more += _check_growth(broker, wanted)
-            if more > MAX_PARTITIONS_PER_REQUEST:
-                raise UnknownError("more partitions than one request can make")  # -1: Kafka's answer
-            if not request.validate_only:
-                broker.metadata.grow_topic(wanted.name, wanted.count)
-                grown.append(wanted.name)
-        except BrokerResponseError as error:
-            code, text = error_code(error), error_text(error) or None
-        results.append(
-            CreatePartitionsResponse.CreatePartitionsTopicResult(
-                name=wanted.name, error_code=code, error_message=text
-            )
-        )
+
+    def grow(wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> _GrowResult:
+        nonlocal more
+        if count_of[wanted.name] > 1:
+            raise InvalidRequestError("Duplicate topic name.")
+        more += _check_growth(broker, wanted)
+        if more > MAX_PARTITIONS_PER_REQUEST:
+            raise UnknownError("more partitions than one request can make")  # -1: Kafka's answer
+        if not request.validate_only:
+            broker.metadata.grow_topic(wanted.name, wanted.count)
+            grown.append(wanted.name)
+        return _GrowResult(name=wanted.name)
+
+    results = answer_each(
+        {one.name: one for one in request.topics}.values(),  # one answer for each name
+        grow,
+        lambda one, error: failed(_GrowResult, error, name=one.name, error_message=error_text(error) or None),
+    )
     if grown:
         broker.topics_changed(grown)
-    return CreatePartitionsResponse(throttle_time_ms=0, results=results)
+    return CreatePartitionsResponse(results=results)
 
 
 def _check_growth(broker: Broker, wanted: CreatePartitionsRequest.CreatePartitionsTopic) -> int:
@@ -298,42 +293,38 @@ def delete_records(broker: Broker, call: RequestContext[DeleteRecordsRequest]) -
         for one in topic.partitions:
             wanted.setdefault(topic.name, {})[one.partition_index] = one.offset
     return DeleteRecordsResponse(
-        throttle_time_ms=0,
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=name,
-                partitions=[_delete_records(broker, name, number, offset) for number, offset in offsets.items()],
+                partitions=answer_each(
+                    offsets.items(),
+                    partial(_delete_records, broker, name),
+                    lambda one, error: failed(_DeletedRecords, error, partition_index=one[0], low_watermark=-1),
+                ),
             )
             for name, offsets in wanted.items()
         ],
     )
 
 
-def _delete_records(
-    broker: Broker, name: str, number: int, offset: int
-) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
-    """Raises one partition's log start offset (-1: to the end). Not of internal topics, nor where ``cleanup.policy``
-    is compact alone."""
-    code, start = 0, -1
-    try:
-        topic = broker.topic(name)
-        log = broker.logs.log(topic, number)
-        if name in INTERNAL_TOPICS:
-            raise InvalidTopicError(f"{name} is the broker's own")
-        policy = list_of(broker.topic_setting(topic, "cleanup.policy"))
-        if "compact" in policy and "delete" not in policy:
-            raise PolicyViolationError(f"{name} is compacted, so its records cannot be deleted")
-        if offset == TO_THE_END:
-            offset = log.end_offset
-        if offset < 0:
-            raise OffsetOutOfRangeError(f"{log.name} has no offset {offset}")
-        start = log.delete_before(offset)
-        broker.log_start_moved(topic, number, start)
-    except BrokerResponseError as error:
-        code = error_code(error)
-    return DeleteRecordsResponse.DeleteRecordsPartitionResult(
-        partition_index=number, low_watermark=start, error_code=code
-    )
+def _delete_records(broker: Broker, name: str, wanted: tuple[int, int]) -> _DeletedRecords:
+    """Raises one partition's log start offset. ``wanted``: its number, and the offset (-1: to the end). Not of internal
+    topics, nor where ``cleanup.policy`` is compact alone."""
+    number, offset = wanted
+    topic = broker.topic(name)
+    log = broker.logs.log(topic, number)
+    if name in INTERNAL_TOPICS:
+        raise InvalidTopicError(f"{name} is the broker's own")
+    policy = list_of(broker.topic_setting(topic, "cleanup.policy"))
+    if "compact" in policy and "delete" not in policy:
+        raise PolicyViolationError(f"{name} is compacted, so its records cannot be deleted")
+    if offset == TO_THE_END:
+        offset = log.end_offset
+    if offset < 0:
+        raise OffsetOutOfRangeError(f"{log.name} has no offset {offset}")
+    start = log.delete_before(offset)
+    broker.log_start_moved(topic, number, start)
+    return _DeletedRecords(partition_index=number, low_watermark=start)
 
 
 # -- leaders and reassignments ----------------------------------------------------------------------------------------
@@ -363,23 +354,21 @@ def elect_leaders(broker: Broker, call: RequestContext[ElectLeadersRequest]) -> 
         ]
     asks_for_some = request.topic_partitions is None or bool(results)
     code = error_code(InvalidRequestError) if is_unknown and call.version >= 1 and asks_for_some else 0
-    return ElectLeadersResponse(throttle_time_ms=0, error_code=code, replica_election_results=results)
+    return ElectLeadersResponse(error_code=code, replica_election_results=results)
 
 
 def _elect(broker: Broker, name: str, number: int, kind: int) -> ElectLeadersResponse.PartitionResult:
     topic = broker.metadata.topic(name)
-    error: type[BrokerResponseError]
+    error: BrokerResponseError
     if kind not in _ELECTION_TYPES:
-        error, text = InvalidRequestError, f"Unknown election type {kind}"
+        error = InvalidRequestError(f"Unknown election type {kind}")
     elif topic is None:
-        error, text = UnknownTopicOrPartitionError, f"No such topic as {name}"
+        error = UnknownTopicOrPartitionError(f"No such topic as {name}")
     elif not 0 <= number < topic.partitions:
-        error, text = UnknownTopicOrPartitionError, f"No such partition as {name}-{number}"
+        error = UnknownTopicOrPartitionError(f"No such partition as {name}-{number}")
     else:
-        error, text = ElectionNotNeededError, "Leader election not needed for topic partition."
-    return ElectLeadersResponse.PartitionResult(
-        partition_id=number, error_code=error_code(error), error_message=text
-    )
+        error = ElectionNotNeededError("Leader election not needed for topic partition.")
+    return failed(ElectLeadersResponse.PartitionResult, error, partition_id=number)
 
 
 @handles(AlterPartitionReassignmentsRequest)
@@ -388,45 +377,45 @@ def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     request = call.request
     return AlterPartitionReassignmentsResponse(
-        throttle_time_ms=0,
         allow_replication_factor_change=request.allow_replication_factor_change or not request.topics,
-        error_code=0,
         error_message=None if request.topics else "",
         responses=[
             AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
-                name=topic.name, partitions=[_reassign(broker, topic.name, one) for one in topic.partitions]
+                name=topic.name,
+                partitions=answer_each(
+                    topic.partitions,
+                    partial(_reassign, broker, topic.name),
+                    lambda one, error: failed(_Reassigned, error, partition_index=one.partition_index),
+                ),
             )
             for topic in request.topics
         ],
     )
 
 
+_Reassigned = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+
+
 def _reassign(
     broker: Broker, name: str, wanted: AlterPartitionReassignmentsRequest.ReassignablePartition
-) -> AlterPartitionReassignmentsResponse.ReassignablePartitionResponse:
+) -> _Reassigned:
     """A single broker has nothing to move: replicas other than itself are refused, and there is never a reassignment
     to cancel."""
     number = wanted.partition_index
-    code, text = 0, None
-    try:
-        topic = broker.metadata.topic(name)
-        if topic is None:
-            raise UnknownTopicOrPartitionError(f"Unable to find a topic named {name}.")
-        if not 0 <= number < topic.partitions:
-            raise UnknownTopicOrPartitionError(f"Unable to find partition {name}:{number}.")
-        if wanted.replicas is None:
-            code = error_code(NoReassignmentInProgressError)
-        else:
-            check_replicas(broker.config.node_id, wanted.replicas)
-    except BrokerResponseError as error:
-        code, text = error_code(error), error_text(error)
-    return AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
-        partition_index=number, error_code=code, error_message=text
-    )
+    topic = broker.metadata.topic(name)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(f"Unable to find a topic named {name}.")
+    if not 0 <= number < topic.partitions:
+        raise UnknownTopicOrPartitionError(f"Unable to find partition {name}:{number}.")
+    if wanted.replicas is None:
+        code = error_code(NoReassignmentInProgressError)
+        return _Reassigned(partition_index=number, error_code=code, error_message=None)
+    check_replicas(broker.config.node_id, wanted.replicas)
+    return _Reassigned(partition_index=number, error_message=None)
 
 
 @handles(ListPartitionReassignmentsRequest)
 def list_partition_reassignments(
     broker: Broker, call: RequestContext[ListPartitionReassignmentsRequest]
 ) -> ListPartitionReassignmentsResponse:
-    return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=[])
+    return ListPartitionReassignmentsResponse(error_message=None, topics=[])

@@ -29,15 +29,19 @@ waits for ever in a Prepare state, where here the transaction is completed, with
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from kafka.broker.error_responses import answer_each, coordinator_error, error_code, failed
 from kafka.broker.groups.regex import check_regex, resolve
-from kafka.broker.handlers.offsets import errors_first
+from kafka.broker.handlers.offsets import NamedPartitions, metadata_error_code
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.responses import PendingResponse, error_code, error_text
+from kafka.broker.responses import PendingResponse
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
-from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name
+from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, distinct_partitions
 from kafka.broker.transactions.markers import TransactionMarker
 from kafka.broker.transactions.transaction_metadata import BY_TITLE, Producer
 from kafka.broker.transactions.verification import verify_offsets
@@ -47,9 +51,6 @@ from kafka.errors import (
     InvalidProducerEpochError,
     InvalidRegularExpressionError,
     InvalidRequestError,
-    KafkaStorageError,
-    NotCoordinatorError,
-    OffsetMetadataTooLargeError,
     OperationNotAttemptedError,
     ProducerFencedError,
     TopicAuthorizationFailedError,
@@ -95,11 +96,10 @@ _PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 _OffsetResult = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
-def _code(error: BrokerResponseError, version: int) -> int:
-    """The error's code, in the words of the version."""
-    if isinstance(error, ProducerFencedError) and version < FENCED_SINCE:
-        return error_code(InvalidProducerEpochError)
-    return error_code(error)
+def _known(error: BrokerResponseError, version: int, fenced_since: int = FENCED_SINCE) -> BrokerResponseError:
+    """The error as this version of the request knows it."""
+    is_fenced = isinstance(error, ProducerFencedError) and version < fenced_since
+    return InvalidProducerEpochError("") if is_fenced else error
 
 
 # -- partitions and groups --------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ def add_partitions(broker: Broker, call: RequestContext[AddPartitionsToTxnReques
         producer = (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         name, topics = request.v3_and_below_transactional_id, request.v3_and_below_topics
         return AddPartitionsToTxnResponse(
-            throttle_time_ms=0, results_by_topic_v3_and_below=_add(broker, call.version, name, producer, topics)
+            results_by_topic_v3_and_below=_add(broker, call.version, name, producer, topics)
         )
     results = []
     for one in request.transactions:
@@ -124,7 +124,7 @@ def add_partitions(broker: Broker, call: RequestContext[AddPartitionsToTxnReques
                 topic_results=answer(broker, call.version, one.transactional_id, producer, one.topics),
             )
         )
-    return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_transaction=results)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 def _add(
@@ -139,7 +139,7 @@ def _add(
         client_version = _NEW_PROTOCOL if version >= _BATCHED_SINCE else _OLD_PROTOCOL
         broker.transactions.add_partitions(transactional_id, producer, wanted, client_version)
     except BrokerResponseError as error:
-        return _as_asked(topics, _code(error, version))
+        return _as_asked(topics, error_code(_known(error, version)))
     return _as_asked(topics, 0)
 
 
@@ -167,7 +167,7 @@ def _verify(
             try:
                 broker.transactions.verify(transactional_id, producer, where)
             except BrokerResponseError as error:
-                codes[where] = _code(error, version)
+                codes[where] = error_code(_known(error, version))
     return _results(topics, codes, 0)
 
 
@@ -187,10 +187,7 @@ def _unfit(broker: Broker, version: int, topics: Sequence[_AddedTopic]) -> dict[
 
 def _results(topics: Sequence[_AddedTopic], codes: Mapping[TopicPartition, int], other: int) -> list[_TopicResult]:
     """Each partition once, each topic once."""
-    named: dict[str, dict[int, None]] = {}
-    for topic in topics:
-        if topic.partitions:
-            named.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    named = distinct_partitions((topic.name, topic.partitions) for topic in topics if topic.partitions)
     return [
         _TopicResult(
             name=name,
@@ -208,14 +205,13 @@ def _results(topics: Sequence[_AddedTopic], codes: Mapping[TopicPartition, int],
 @handles(AddOffsetsToTxnRequest)
 def add_offsets(broker: Broker, call: RequestContext[AddOffsetsToTxnRequest]) -> AddOffsetsToTxnResponse:
     request = call.request
-    code = 0
     try:
         broker.transactions.add_group(
             request.transactional_id, (request.producer_id, request.producer_epoch), request.group_id, _OLD_PROTOCOL
         )
     except BrokerResponseError as error:
-        code = _code(error, call.version)
-    return AddOffsetsToTxnResponse(throttle_time_ms=0, error_code=code)
+        raise _known(error, call.version) from None
+    return AddOffsetsToTxnResponse()
 
 
 # -- ends -------------------------------------------------------------------------------------------------------------
@@ -233,8 +229,8 @@ def end_transaction(broker: Broker, call: RequestContext[EndTxnRequest]) -> EndT
             _NEW_PROTOCOL if is_new else _OLD_PROTOCOL,
         )
     except BrokerResponseError as error:
-        return EndTxnResponse(throttle_time_ms=0, error_code=_code(error, call.version))
-    response = EndTxnResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=epoch)
+        raise _known(error, call.version) from None
+    response = EndTxnResponse(producer_id=producer_id, producer_epoch=epoch)
     reply = PendingResponse()
 
     def ended(is_durable: bool) -> None:
@@ -250,46 +246,33 @@ def end_transaction(broker: Broker, call: RequestContext[EndTxnRequest]) -> EndT
 def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """Store offsets as pending; they are committed with the transaction."""
     request = call.request
-    refused: dict[str, list[tuple[int, int]]] = {}
-    answered: list[tuple[str, list[tuple[int, int]]]] = []
-    """Topic -> number and error code of each partition."""
-    offsets: dict[TopicPartition, CommittedOffset] = {}
+    named: NamedPartitions[str, TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = NamedPartitions()
+    for wanted in request.topics:
+        named.add(wanted.name, broker.metadata.topic(wanted.name), wanted.partitions)
     longest = broker.config.number("offset.metadata.max.bytes")
-    for topic in request.topics:
-        found = broker.metadata.topic(topic.name)
-        accepted = []
-        for one in topic.partitions:
-            where = TopicPartition(topic.name, one.partition_index)
-            metadata = one.committed_metadata or ""
-            if found is None or not 0 <= one.partition_index < found.partitions:
-                code = error_code(UnknownTopicOrPartitionError)
-                refused.setdefault(topic.name, []).append((one.partition_index, code))
-            elif len(metadata) > longest:
-                accepted.append((one.partition_index, error_code(OffsetMetadataTooLargeError)))
-            else:
-                accepted.append((one.partition_index, 0))
-                offsets[where] = CommittedOffset(
-                    one.committed_offset, one.committed_leader_epoch, metadata, broker.epoch_ms()
-                )
-        if accepted:
-            answered.append((topic.name, accepted))
-        elif found is None:
-            refused.setdefault(topic.name, [])
-    if answered:
+    offsets = {
+        TopicPartition(name, one.partition_index): CommittedOffset(
+            one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", broker.epoch_ms()
+        )
+        for name, _, partitions in named.known
+        for one in partitions
+        if not metadata_error_code(one.committed_metadata, longest)
+    }
+    code_of_all = 0
+    if named.known:
         try:
             _commit_pending(broker, call, offsets)
         except BrokerResponseError as error:
-            is_disk = isinstance(error, KafkaStorageError)
-            code = error_code(NotCoordinatorError() if is_disk else error)
-            answered = [(name, [(number, code) for number, _ in results]) for name, results in answered]
+            code_of_all = error_code(coordinator_error(error))
     return TxnOffsetCommitResponse(
-        throttle_time_ms=0,
         topics=[
             TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
                 name=name,
                 partitions=[_OffsetResult(partition_index=number, error_code=code) for number, code in results],
             )
-            for name, results in errors_first(refused, answered)
+            for name, results in named.results(
+                lambda _, one: code_of_all or metadata_error_code(one.committed_metadata, longest)
+            )
         ],
     )
 
@@ -320,7 +303,7 @@ def _commit_pending(
 # -- producer ids -----------------------------------------------------------------------------------------------------
 
 
-PRODUCER_FENCED_SINCE_INIT: Final = 4
+FENCED_SINCE_INIT: Final = 4
 
 
 @handles(InitProducerIdRequest)
@@ -334,11 +317,9 @@ def init_producer_id(broker: Broker, call: RequestContext[InitProducerIdRequest]
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except BrokerResponseError as error:
-        code = error_code(error)
-        if isinstance(error, ProducerFencedError) and call.version < PRODUCER_FENCED_SINCE_INIT:
-            code = error_code(InvalidProducerEpochError)
-        return InitProducerIdResponse(throttle_time_ms=0, error_code=code, producer_epoch=-1)
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=epoch)
+        known = _known(error, call.version, FENCED_SINCE_INIT)
+        return failed(InitProducerIdResponse, known, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
 # -- descriptions -----------------------------------------------------------------------------------------------------
@@ -355,8 +336,7 @@ def describe_transactions(
     broker: Broker, call: RequestContext[DescribeTransactionsRequest]
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        throttle_time_ms=0,
-        transaction_states=[_described_transaction(broker, name) for name in call.request.transactional_ids],
+        transaction_states=[_described_transaction(broker, name) for name in call.request.transactional_ids]
     )
 
 
@@ -365,21 +345,8 @@ def _described_transaction(broker: Broker, transactional_id: str) -> _DescribedT
     found = broker.transactions.get(transactional_id)
     if found is None:
         error = TransactionalIdNotFoundError if transactional_id else InvalidRequestError
-        return _DescribedTransaction(
-            error_code=error_code(error()),
-            transactional_id=transactional_id,
-            transaction_state="",
-            transaction_timeout_ms=0,
-            transaction_start_time_ms=0,
-            producer_id=0,
-            producer_epoch=0,
-            topics=[],
-        )
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(found.partitions):
-        topics.setdefault(partition.topic, []).append(partition.partition)
+        return failed(_DescribedTransaction, error_code(error), transactional_id=transactional_id)
     return _DescribedTransaction(
-        error_code=0,
         transactional_id=transactional_id,
         transaction_state=found.state.title,
         transaction_timeout_ms=found.timeout_ms,
@@ -387,8 +354,8 @@ def _described_transaction(broker: Broker, transactional_id: str) -> _DescribedT
         producer_id=found.producer_id,
         producer_epoch=found.epoch,
         topics=[
-            DescribeTransactionsResponse.TopicData(topic=topic, partitions=numbers)
-            for topic, numbers in topics.items()
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=[one.partition for one in partitions])
+            for topic, partitions in groupby(sorted(found.partitions), attrgetter("topic"))
         ],
     )
 
@@ -399,12 +366,7 @@ def list_transactions(broker: Broker, call: RequestContext[ListTransactionsReque
     unknown = list(dict.fromkeys(name for name in request.state_filters if name not in BY_TITLE))
     states = {BY_TITLE[name] for name in request.state_filters if name in BY_TITLE}
     producers = frozenset(request.producer_id_filters)
-    try:
-        named = _matching_ids(broker, request.transactional_id_pattern)
-    except InvalidRegularExpressionError as error:
-        return ListTransactionsResponse(
-            throttle_time_ms=0, error_code=error_code(error), unknown_state_filters=[], transaction_states=[]
-        )
+    named = _matching_ids(broker, request.transactional_id_pattern)
     now_ms = broker.epoch_ms()
     found = [
         ListTransactionsResponse.TransactionState(
@@ -417,9 +379,7 @@ def list_transactions(broker: Broker, call: RequestContext[ListTransactionsReque
         and (request.duration_filter < 0 or now_ms - one.start_ms > request.duration_filter)
         and (named is None or name in named)
     ]
-    return ListTransactionsResponse(
-        throttle_time_ms=0, error_code=0, unknown_state_filters=unknown, transaction_states=found
-    )
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=found)
 
 
 def _matching_ids(broker: Broker, pattern: str | None) -> frozenset[str] | None:
@@ -437,11 +397,14 @@ def _matching_ids(broker: Broker, pattern: str | None) -> frozenset[str] | None:
 @handles(DescribeProducersRequest)
 def describe_producers(broker: Broker, call: RequestContext[DescribeProducersRequest]) -> DescribeProducersResponse:
     return DescribeProducersResponse(
-        throttle_time_ms=0,
         topics=[
             DescribeProducersResponse.TopicResponse(
                 name=topic.name,
-                partitions=[_producers(broker, topic.name, number) for number in topic.partition_indexes],
+                partitions=answer_each(
+                    topic.partition_indexes,
+                    partial(_producers, broker, topic.name),
+                    lambda number, error: failed(_DescribedPartition, error, partition_index=number),
+                ),
             )
             for topic in call.request.topics
         ],
@@ -451,19 +414,10 @@ def describe_producers(broker: Broker, call: RequestContext[DescribeProducersReq
 def _producers(broker: Broker, topic: str, number: int) -> _DescribedPartition:
     """The producers that the partition's log remembers, with the start of an open transaction, if there is one
     (KIP-664)."""
-    try:
-        check_topic_name(topic)
-        entries = broker.logs.log(broker.topic(topic), number).producers.entries
-    except BrokerResponseError as error:
-        return _DescribedPartition(
-            partition_index=number,
-            error_code=error_code(error),
-            error_message=error_text(error),
-            active_producers=[],
-        )
+    check_topic_name(topic)
+    entries = broker.logs.log(broker.topic(topic), number).producers.entries
     return _DescribedPartition(
         partition_index=number,
-        error_code=0,
         active_producers=[
             DescribeProducersResponse.ProducerState(
                 producer_id=producer_id,

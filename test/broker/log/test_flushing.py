@@ -17,8 +17,7 @@ from kafka.broker.log import FilePool, FlushPolicy
 from kafka.broker.log.files import FileDeleter, OutOfDescriptorsError, replace_file
 from kafka.broker.log.flushing import RETRY_BACKOFF_S, SLICE_FILES, InlineExecutor, LogFlusher
 from kafka.broker.process import BackgroundThread, BrokerOptions, RunningBroker
-from kafka.broker.purgatory import DelayedResponses
-from kafka.broker.responses import PendingResponse
+from kafka.broker.responses import DelayedResponses, PendingResponse
 from kafka.errors import KafkaStorageError
 from kafka.net.loop import Loop
 from kafka.protocol.produce import ProduceRequest

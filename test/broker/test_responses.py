@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka.broker.purgatory import Purgatory
+from kafka.broker.responses import Purgatory
 
 
 class Waiter:
