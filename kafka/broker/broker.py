@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -441,7 +441,7 @@ class Broker:
     def when_open(
         self,
         call: registry.RequestContext[Any],
-        named: list[registry.PartitionRef],
+        named: Sequence[registry.PartitionRef],
         handler: Callable[[Broker, registry.RequestContext[Any]], Response | PendingResponse],
     ) -> Response | PendingResponse:
         """Call a handler when the logs of the named partitions are open. Opening one takes 25 us, and a request may
@@ -453,7 +453,7 @@ class Broker:
     def _open_first(
         self,
         call: registry.RequestContext[Any],
-        named: list[registry.PartitionRef],
+        named: Sequence[registry.PartitionRef],
         handler: Callable[[Broker, registry.RequestContext[Any]], Response | PendingResponse],
     ) -> SlicedHandler:
         opened = 0

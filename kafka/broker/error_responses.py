@@ -41,13 +41,15 @@ def coordinator_error(error: BrokerResponseError) -> BrokerResponseError:
 def failed(kind: type[S], error: KafkaError | int, **given: Any) -> S:
     """A response, or an item of one, that says an error and nothing else: what is not given is 0 or empty. ``error``:
     its code and its text, or the code alone."""
-    constants, arrays = _empty_fields(kind)
-    values = {**constants, **{name: [] for name in arrays}}
+    constants, arrays, has_text = _empty_fields(kind)
+    values = constants.copy()
+    for name in arrays:
+        values[name] = []
     if isinstance(error, int):
         values["error_code"] = error
     else:
         values["error_code"] = error_code(error)
-        if "error_message" in kind.fields:
+        if has_text:
             values["error_message"] = error_text(error)
     values.update(given)
     return kind(**values)
@@ -63,12 +65,14 @@ def error_response(call: RequestContext[Any], error: BrokerResponseError) -> Res
 
 
 @functools.cache
-def _empty_fields(kind: type[Struct]) -> tuple[dict[str, Any], list[str]]:
-    """What the constructor requires: the fields that are 0 or an empty text, and the names of the arrays."""
+def _empty_fields(kind: type[Struct]) -> tuple[dict[str, Any], list[str], bool]:
+    """What the constructor requires: the fields that are 0 or an empty text, and the names of the arrays. Whether it
+    has an error message."""
     required = [each for each in fields_of(kind) if each.spec.required]
     return (
         {each.name: each.implicit for each in required if not each.type.array},
         [each.name for each in required if each.type.array],
+        "error_message" in kind.fields,
     )
 
 

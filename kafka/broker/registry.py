@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
@@ -190,7 +190,7 @@ def _remaining_elements(message: Struct, most: int) -> int:
 def handles(
     request: type[Q],
     *,
-    opens: Callable[[Q], list[PartitionRef]] | None = None,
+    opens: Callable[[Q], Sequence[PartitionRef]] | None = None,
     most_opened: int | None = None,
 ) -> Callable[[Callable[[Any, RequestContext[Q]], Outcome]], Callable[[Any, RequestContext[Q]], Outcome]]:
     """Make the decorated function the handler of a request, in the versions that :data:`MODULES` declares. ``opens``:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kafka.broker.log.metadata_store import IdAllocator, MetadataStore
 
 K = TypeVar("K")
+T = TypeVar("T")
 
 TopicIdPartition = tuple[UUID, int]
 """A topic's id, and the number of a partition."""
@@ -121,9 +122,15 @@ def distinct_partitions(named: Iterable[tuple[K, Iterable[int]]]) -> dict[K, lis
     return {topic: list(numbers) for topic, numbers in found.items()}
 
 
+def values_by_key(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Pairs -> the values of each key, in the order in which they come."""
+    found: dict[K, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[UUID, list[int]]:
     """Partitions as topic ids and numbers -> sorted numbers by topic, as in the responses' assignments."""
-    found: dict[UUID, list[int]] = {}
-    for topic_id, number in partitions:
-        found.setdefault(topic_id, []).append(number)
+    found = values_by_key(partitions)
     return {topic_id: sorted(found[topic_id]) for topic_id in sorted(found)}

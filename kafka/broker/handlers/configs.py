@@ -154,7 +154,7 @@ def describe_configs(broker: Broker, call: RequestContext[DescribeConfigsRequest
 
 def _topic_row(broker: Broker, own: Mapping[str, str], key: str, with_synonyms: bool) -> _Row:
     sources = topic_sources(broker, own, key) if with_synonyms else []
-    return _row(_Setting(key, topic_value(broker, own, key), sources, TOPIC_SETTINGS[key].type))
+    return _row(key, topic_value(broker, own, key), sources, TOPIC_SETTINGS[key].type)
 
 
 def _describe(
@@ -183,7 +183,7 @@ def _describe(
     if not name and kind in _NOUNS:
         raise InvalidRequestError(f"{_NOUNS[kind]} name must not be empty")
     return [
-        _row(one if with_synonyms else one._replace(synonyms=[]))
+        _row(*(one if with_synonyms else one._replace(synonyms=[])))
         for one in _SETTINGS[kind](broker, name)
         if wanted is None or one.key in wanted
     ]
@@ -254,19 +254,26 @@ _NOUNS: Final = {CLIENT_METRICS: "Client metrics subscription", GROUP: "Group"}
 """Resource type whose name may not be empty -> its noun."""
 
 
-def _row(setting: _Setting) -> _Row:
-    is_secret = setting.type == PASSWORD  # its value is returned as null, as by Kafka
+def _row(
+    key: str,
+    in_force: SourcedValue,
+    synonyms: list[SourcedValue],
+    kind: int,
+    read_only: bool = False,
+    is_null: bool = False,
+) -> _Row:
+    is_secret = kind == PASSWORD  # its value is returned as null, as by Kafka
     return _Row(
-        name=setting.key,
-        value=None if is_secret or setting.is_null else setting.in_force.value,
-        read_only=setting.read_only,
-        config_source=setting.in_force.source,
+        name=key,
+        value=None if is_secret or is_null else in_force.value,
+        read_only=read_only,
+        config_source=in_force.source,
         is_sensitive=is_secret,
         synonyms=[
             DescribeConfigsResponse.DescribeConfigsSynonym(name=name, value=None if is_secret else value, source=source)
-            for name, value, source in setting.synonyms
+            for name, value, source in synonyms
         ],
-        config_type=setting.type,
+        config_type=kind,
         documentation=None,
     )
 

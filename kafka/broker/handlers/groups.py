@@ -17,7 +17,7 @@ in the order of their joining.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from kafka.broker.error_responses import (
@@ -416,6 +416,7 @@ def consumer_group_describe(
 
 def _described_consumer_group(broker: Broker, group: ConsumerGroup, allowed: int) -> _DescribedConsumerGroup:
     """As of the durable state; a classic member of a group under migration has the member type 0."""
+    kind, targets = ConsumerGroupDescribeResponse, group.durable.target
     return _DescribedConsumerGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -433,10 +434,8 @@ def _described_consumer_group(broker: Broker, group: ConsumerGroup, allowed: int
                 client_host=member.client_host,
                 subscribed_topic_names=sorted(member.topics),
                 subscribed_topic_regex=member.regex,
-                assignment=_described_assignment(broker, member.holds()),
-                target_assignment=_described_assignment(
-                    broker, group.durable.target.get(member.member_id, frozenset())
-                ),
+                assignment=described_assignment(broker, kind, member.holds()),
+                target_assignment=described_assignment(broker, kind, targets.get(member.member_id, ())),
                 member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
             )
             for member in group.members.values()
@@ -444,13 +443,13 @@ def _described_consumer_group(broker: Broker, group: ConsumerGroup, allowed: int
     )
 
 
-def _described_assignment(
-    broker: Broker, partitions: Iterable[TopicIdPartition]
-) -> ConsumerGroupDescribeResponse.Assignment:
-    return ConsumerGroupDescribeResponse.Assignment(
+def described_assignment(broker: Broker, kind: Any, partitions: Iterable[TopicIdPartition]) -> Any:
+    """An assignment as ``kind`` has it: ConsumerGroupDescribeResponse or ShareGroupDescribeResponse."""
+    return kind.Assignment(
         topic_partitions=[
-            ConsumerGroupDescribeResponse.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=numbers)
+            kind.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=numbers)
             for topic_id, numbers in by_topic(partitions).items()
+            # A deleted topic may still be in the assignment.
             if (topic := broker.metadata.topic_by_id(topic_id)) is not None
         ]
     )

@@ -19,6 +19,7 @@ from kafka.broker.error_responses import answer_each, coordinator_error, error_c
 from kafka.broker.log import Topic
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import RequestContext, handles
+from kafka.broker.topics import values_by_key
 from kafka.errors import (
     BrokerResponseError,
     GroupSubscribedToTopicError,
@@ -53,6 +54,7 @@ _WantedPartition = OffsetCommitRequest.OffsetCommitRequestPartition
 _DeletedPartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 _UNKNOWN: Final = error_code(UnknownTopicOrPartitionError)
+TOO_LARGE: Final = error_code(OffsetMetadataTooLargeError)
 
 # -- commit ----------------------------------------------------------------------------------------------------------
 
@@ -78,15 +80,10 @@ def offset_commit(broker: Broker, call: RequestContext[OffsetCommitRequest]) -> 
                 partitions=[_CommitPartition(partition_index=number, error_code=code) for number, code in results],
             )
             for (name, topic_id), results in named.results(
-                lambda _, one: code_of_all or metadata_error_code(one.committed_metadata, longest)
+                lambda _, one: code_of_all or (TOO_LARGE if len(one.committed_metadata or "") > longest else 0)
             )
         ]
     )
-
-
-def metadata_error_code(metadata: str | None, longest: int) -> int:
-    """OFFSET_METADATA_TOO_LARGE (12), or 0."""
-    return error_code(OffsetMetadataTooLargeError) if len(metadata or "") > longest else 0
 
 
 def _commit(
@@ -102,15 +99,12 @@ def _commit(
     wanted = [(topic, partition) for _, topic, partitions in known for partition in partitions]
     accepted: dict[TopicPartition, CommittedOffset] = {}
     for topic, partition in wanted:
-        if metadata_error_code(partition.committed_metadata, longest):
+        metadata = partition.committed_metadata or ""
+        if len(metadata) > longest:
             continue
         committed_ms = now_ms if partition.commit_timestamp < 0 else partition.commit_timestamp
         accepted[TopicPartition(topic.name, partition.partition_index)] = CommittedOffset(
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata or "",
-            committed_ms,
-            expires_ms,
+            partition.committed_offset, partition.committed_leader_epoch, metadata, committed_ms, expires_ms
         )
     try:
         broker.groups.check_commit(
@@ -153,7 +147,7 @@ def offset_fetch(broker: Broker, call: RequestContext[OffsetFetchRequest]) -> Of
     except BrokerResponseError as error:
         return OffsetFetchResponse(topics=[], error_code=error_code(error))
     if request.topics is None:
-        named = list(_all_of(broker, group_id).items()) if has_any else []
+        named = list(values_by_key(broker.offsets.of_group(group_id)).items()) if has_any else []
     else:
         named = [(topic.name, topic.partition_indexes) for topic in request.topics]
     return OffsetFetchResponse(
@@ -182,7 +176,7 @@ def _fetch_group(
     has_any = broker.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
     wanted: list[tuple[str, UUID, list[int], int]] = []
     if group.topics is None:
-        for name, numbers in _all_of(broker, group.group_id).items() if has_any else ():
+        for name, numbers in values_by_key(broker.offsets.of_group(group.group_id)).items() if has_any else ():
             known = broker.metadata.topic(name)
             if known is not None:
                 wanted.append((name, known.topic_id, numbers, 0))
@@ -231,13 +225,6 @@ def _offsets(
             )
         )
     return rows
-
-
-def _all_of(broker: Broker, group_id: str) -> dict[str, list[int]]:
-    named: dict[str, list[int]] = {}
-    for topic, number in broker.offsets.of_group(group_id):
-        named.setdefault(topic, []).append(number)
-    return named
 
 
 # -- delete ----------------------------------------------------------------------------------------------------------

@@ -24,17 +24,16 @@ racks are stored and not used.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.error_responses import ALL_GROUP_OPERATIONS, answer_each, error_code, error_text, failed, operations
-from kafka.broker.handlers.groups import heartbeat_response
+from kafka.broker.handlers.groups import described_assignment, heartbeat_response
 from kafka.broker.handlers.offsets import errors_first
-from kafka.broker.log import PartitionLog, Topic
+from kafka.broker.log import PartitionLog, Topic, batch_bounds, batch_positions
 from kafka.broker.log.producer_state import aborted_batches
-from kafka.broker.registry import PartitionRef, RequestContext, handles
+from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
 from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, check_heartbeat
 from kafka.broker.share.group_configs import ShareGroupConfig
@@ -42,7 +41,7 @@ from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import ShareSession
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import AckBatch, Acquired, AcquireMode, check_ack_batches
-from kafka.broker.topics import TopicIdPartition, by_topic, distinct_partitions
+from kafka.broker.topics import TopicIdPartition, distinct_partitions, values_by_key
 from kafka.errors import (
     BrokerResponseError,
     GroupIdNotFoundError,
@@ -74,7 +73,6 @@ from kafka.protocol.share import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from kafka.records.header import FRAME_BYTES
 from kafka.wire.types import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -103,16 +101,12 @@ def share_acknowledge(broker: Broker, call: RequestContext[ShareAcknowledgeReque
     errors = acknowledge(broker, group_id, member_id, ack_batches(request.topics), request.is_renew_ack, call.now)
     if request.share_session_epoch == FINAL_EPOCH:
         close_session(broker, group_id, member_id, call.now)
-    topics: dict[UUID, list[ShareAcknowledgeResponse.PartitionData]] = {}
-    for (topic_id, number), result in errors.items():
-        topics.setdefault(topic_id, []).append(
-            ShareAcknowledgeResponse.PartitionData(
-                partition_index=number,
-                error_code=result.code,
-                error_message=result.text,
-                current_leader=ShareAcknowledgeResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
-            )
-        )
+    leader = ShareAcknowledgeResponse.LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
+    row = ShareAcknowledgeResponse.PartitionData
+    topics = values_by_key(
+        (topic_id, row(partition_index=number, error_code=one.code, error_message=one.text, current_leader=leader))
+        for (topic_id, number), one in errors.items()
+    )
     return ShareAcknowledgeResponse(
         acquisition_lock_timeout_ms=broker.share.config(group_id).number("share.record.lock.duration.ms"),
         responses=[
@@ -242,16 +236,7 @@ def _described_group(broker: Broker, group: ShareGroup, allowed: int) -> _Descri
                 client_id=member.client_id,
                 client_host=member.client_host,
                 subscribed_topic_names=sorted(member.subscription),
-                assignment=ShareGroupDescribeResponse.Assignment(
-                    topic_partitions=[
-                        ShareGroupDescribeResponse.TopicPartitions(
-                            topic_id=topic_id, topic_name=topic.name, partitions=numbers
-                        )
-                        for topic_id, numbers in by_topic(member.assignment).items()
-                        # A deleted topic may still be in the assignment.
-                        if (topic := broker.metadata.topic_by_id(topic_id)) is not None
-                    ]
-                ),
+                assignment=described_assignment(broker, ShareGroupDescribeResponse, member.assignment),
             )
             for member in group.members.values()
         ],
@@ -388,12 +373,10 @@ def delete_share_group_offsets(
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-_BATCH: Final = struct.Struct(">qi11xi")
-"""base offset, size, last offset delta"""
-_LAST_DELTA_END: Final = 27
+# -- fetches ---------------------------------------------------------------------------------------------------------
 
 
-def _named_partitions(request: ShareFetchRequest) -> list[PartitionRef]:
+def _named_partitions(request: ShareFetchRequest) -> list[TopicIdPartition]:
     return [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
 
 
@@ -402,7 +385,6 @@ def share_fetch(broker: Broker, call: RequestContext[ShareFetchRequest]) -> Shar
     request = call.request
     group_id, member_id = request.group_id or "", request.member_id or ""
     acks = ack_batches(request.topics)
-    named = [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions]
     forgotten = [(topic.topic_id, number) for topic in request.forgotten_topics_data for number in topic.partitions]
     try:
         if request.is_renew_ack and (
@@ -414,7 +396,7 @@ def share_fetch(broker: Broker, call: RequestContext[ShareFetchRequest]) -> Shar
             member_id,
             request.share_session_epoch,
             call.connection,
-            partitions=named,
+            partitions=_named_partitions(request),
             forgotten=forgotten,
             has_acknowledgements=bool(acks),
         )
@@ -517,7 +499,7 @@ class _ShareFetch:
                 break
             acquired = partition.acquire(
                 self._member_id,
-                _bounds(data),
+                batch_bounds(data),
                 fetch_offset=fetch_offset,
                 max_records=left,
                 batch_size=self._request.batch_size,
@@ -569,7 +551,7 @@ class _ShareFetch:
             if one is not None:
                 candidates.append(one)
                 left_bytes -= len(one.data)
-                left_records -= sum(last - base + 1 for base, last in _bounds(one.data)[:1])
+                left_records -= sum(last - base + 1 for base, last in batch_bounds(one.data)[:1])
         return candidates
 
     def _read(self, name: TopicIdPartition, max_bytes: int) -> _Candidate | None:
@@ -600,7 +582,7 @@ class _ShareFetch:
             return None
         if not len(data):
             return None
-        aborted = log.aborted_transactions(offset, _bounds(data)[-1][1]) if is_committed else []
+        aborted = log.aborted_transactions(offset, batch_bounds(data)[-1][1]) if is_committed else []
         return _Candidate(name, partition, offset, data, aborted_batches(data, aborted) if aborted else [])
 
     def response(self, found: dict[TopicIdPartition, _FetchedPartition]) -> ShareFetchResponse:
@@ -649,30 +631,12 @@ def _start(broker: Broker, config: ShareGroupConfig, log: PartitionLog) -> int:
     return log.end_offset
 
 
-def _bounds(data: bytes | memoryview) -> list[tuple[int, int]]:
-    """Base and last offset of each batch."""
-    return [(base, last) for base, last, _ in _walk(data)]
-
-
 def _cut(data: bytes | memoryview, first: int, last: int) -> bytes | memoryview:
     """The whole batches that hold an offset from ``first`` to ``last``."""
     start = end = 0
-    for base, batch_last, batch_end in _walk(data):
+    for base, batch_last, batch_end in batch_positions(data):
         if batch_last < first:
             start = batch_end
         if base <= last:
             end = batch_end
     return data if start == 0 and end == len(data) else memoryview(data)[start:end]
-
-
-def _walk(data: bytes | memoryview) -> list[tuple[int, int, int]]:
-    """Base offset, last offset and end position of each batch."""
-    found = []
-    at, size = 0, len(data)
-    while at + _LAST_DELTA_END <= size:
-        base, length, delta = _BATCH.unpack_from(data, at)
-        at += length + FRAME_BYTES
-        if at > size:
-            break
-        found.append((base, base + delta, at))
-    return found

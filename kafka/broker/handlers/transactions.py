@@ -36,12 +36,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.broker.error_responses import answer_each, coordinator_error, error_code, failed
 from kafka.broker.groups.regex import check_regex, resolve
-from kafka.broker.handlers.offsets import NamedPartitions, metadata_error_code
+from kafka.broker.handlers.offsets import TOO_LARGE, NamedPartitions
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
-from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, distinct_partitions
+from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, distinct_partitions, values_by_key
 from kafka.broker.transactions.markers import TransactionMarker
 from kafka.broker.transactions.transaction_metadata import BY_TITLE, Producer
 from kafka.broker.transactions.verification import verify_offsets
@@ -256,7 +256,7 @@ def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest])
         )
         for name, _, partitions in named.known
         for one in partitions
-        if not metadata_error_code(one.committed_metadata, longest)
+        if len(one.committed_metadata or "") <= longest
     }
     code_of_all = 0
     if named.known:
@@ -271,7 +271,7 @@ def commit_offsets(broker: Broker, call: RequestContext[TxnOffsetCommitRequest])
                 partitions=[_OffsetResult(partition_index=number, error_code=code) for number, code in results],
             )
             for name, results in named.results(
-                lambda _, one: code_of_all or metadata_error_code(one.committed_metadata, longest)
+                lambda _, one: code_of_all or (TOO_LARGE if len(one.committed_metadata or "") > longest else 0)
             )
         ],
     )
@@ -481,25 +481,22 @@ def _all_failed(markers: Sequence[_Marker]) -> _Codes:
 
 def _response(codes: _Codes) -> WriteTxnMarkersResponse:
     """A row for each producer, however many markers of it there were."""
-    results = []
-    for producer_id, by_partition in codes.items():
-        topics: dict[str, list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
-        for partition, code in by_partition.items():
-            topics.setdefault(partition.topic, []).append(
-                WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(
-                    partition_index=partition.partition, error_code=code
-                )
-            )
-        results.append(
+    row = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+    return WriteTxnMarkersResponse(
+        markers=[
             WriteTxnMarkersResponse.WritableTxnMarkerResult(
                 producer_id=producer_id,
                 topics=[
                     WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=name, partitions=partitions)
-                    for name, partitions in topics.items()
+                    for name, partitions in values_by_key(
+                        (topic, row(partition_index=number, error_code=code))
+                        for (topic, number), code in by_partition.items()
+                    ).items()
                 ],
             )
-        )
-    return WriteTxnMarkersResponse(markers=results)
+            for producer_id, by_partition in codes.items()
+        ]
+    )
 
 
 def _write(broker: Broker, partition: TopicPartition, marker: TransactionMarker) -> int:

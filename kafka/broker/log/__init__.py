@@ -23,7 +23,7 @@ from kafka.broker.log.log_directory import DirectoryLock, DirectoryLockedError, 
 from kafka.broker.log.metadata_store import Journal, MetadataStore, Topic
 from kafka.broker.log.partition_log import LogAppendInfo, LogConfig, PartitionLog, log_config
 from kafka.broker.log.producer_state import ProducerStates
-from kafka.broker.log.segment import batch_bounds
+from kafka.broker.log.segment import batch_bounds, batch_positions
 
 __all__ = [
     "DirectoryLock",
@@ -39,5 +39,6 @@ __all__ = [
     "ProducerStates",
     "Topic",
     "batch_bounds",
+    "batch_positions",
     "log_config",
 ]

@@ -265,7 +265,12 @@ class Seal(NamedTuple):
 
 def batch_bounds(data: bytes | memoryview) -> list[tuple[int, int]]:
     """Base and last offset of each whole batch in bytes that :meth:`PartitionLog.read` returned."""
-    bounds: list[tuple[int, int]] = []
+    return [(base, last) for base, last, _ in batch_positions(data)]
+
+
+def batch_positions(data: bytes | memoryview) -> list[tuple[int, int, int]]:
+    """The same, and where each batch ends in the bytes."""
+    found: list[tuple[int, int, int]] = []
     at = 0
     end = len(data)
     while at + HEADER_BYTES <= end:
@@ -273,8 +278,8 @@ def batch_bounds(data: bytes | memoryview) -> list[tuple[int, int]]:
         at += size + FRAME_BYTES
         if at > end:
             break
-        bounds.append((base, base + delta))
-    return bounds
+        found.append((base, base + delta, at))
+    return found
 
 
 def read_seal_state(path: str) -> dict[str, Any] | None:
