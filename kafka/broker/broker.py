@@ -448,28 +448,24 @@ class Broker:
         name ten thousand."""
         if len(named) <= OPENED_AT_ONCE:
             return handler(self, call)
-        return self.in_slices(call, self._open_first(call, named, handler))
 
-    def _open_first(
-        self,
-        call: registry.RequestContext[Any],
-        named: Sequence[registry.PartitionRef],
-        handler: Callable[[Broker, registry.RequestContext[Any]], Response | PendingResponse],
-    ) -> SlicedHandler:
-        opened = 0
-        for key, number in named:
-            topic = self.metadata.topic(key) if isinstance(key, str) else self.metadata.topic_by_id(key)
-            if topic is None or self.logs.log_if_open(topic.topic_id, number) is not None:
-                continue
-            with contextlib.suppress(BrokerResponseError):  # the handler gets the same error, and returns it
-                self.logs.log(topic, number)
-            opened += 1
-            if not opened % OPENED_AT_ONCE:
-                yield False
-        try:
-            return handler(self, call.at(self._now))
-        except BrokerResponseError as error:
-            return error_response(call, error)
+        def open_first() -> SlicedHandler:
+            opened = 0
+            for key, number in named:
+                topic = self.metadata.topic(key) if isinstance(key, str) else self.metadata.topic_by_id(key)
+                if topic is None or self.logs.log_if_open(topic.topic_id, number) is not None:
+                    continue
+                with contextlib.suppress(BrokerResponseError):  # the handler gets the same error, and returns it
+                    self.logs.log(topic, number)
+                opened += 1
+                if not opened % OPENED_AT_ONCE:
+                    yield False
+            try:
+                return handler(self, call.at(self._now))
+            except BrokerResponseError as error:
+                return error_response(call, error)
+
+        return self.in_slices(call, open_first())
 
     def complete(self, reply: PendingResponse, call: registry.RequestContext[Any], response: Response) -> None:
         """Complete a pending response, after a flush where it confirms what is not on the disk yet."""

@@ -156,3 +156,17 @@ def test_a_request_whose_connection_ends_while_it_waits_after_its_slices_is_forg
     assert len(hand.broker.purgatory) == 1
     hand.broker.disconnected(reader, hand.now)
     assert (len(hand.broker.purgatory), reply.done) == (0, False)
+
+
+def test_a_request_that_fails_after_its_slices_is_answered_with_its_error(hand: HandBroker) -> None:
+    """FETCH_SESSION_ID_NOT_FOUND (70): the handler raises it when the logs are open."""
+    count = OPENED_AT_ONCE + 1
+    hand.create_topic("t", count)
+    request = fetch_request("t", [0] * count)
+    request.session_id, request.session_epoch = 77, 5
+    reply = hand.send(request, 11)
+    assert not reply.done
+    hand.tick()
+    hand.tick()
+    assert not reply.hang_up
+    assert hand.answer(request, reply, 11).error_code == 70
