@@ -148,7 +148,6 @@ def requested_metrics(subscriptions: Iterable[Mapping[str, str]], attributes: Ma
     return RequestedMetrics((EVERYTHING,) if EVERYTHING in metrics else tuple(sorted(metrics)), interval_ms)
 
 
-TELEMETRY_KEYS: Final = frozenset({71, 72})
 ACCEPTED: Final = (ZSTD, LZ4, GZIP, SNAPPY)
 """Codecs of pushes, the best liked first; as in Kafka."""
 KEPT_PUSHES: Final = 100

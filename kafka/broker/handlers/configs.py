@@ -135,10 +135,7 @@ def describe_configs(broker: Broker, call: RequestContext[DescribeConfigsRequest
                 source = row.config_source
                 row.is_default = source != FROM_TOPIC if is_from_topic else source == FROM_DEFAULT
         return _Described(
-            error_message="",
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-            configs=rows,
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name, configs=rows
         )
 
     return DescribeConfigsResponse(

@@ -37,10 +37,7 @@ from kafka.broker.groups.classic_group import (
     JoinGroupResult,
     SyncGroupResult,
 )
-from kafka.broker.groups.consumer_group import (
-    ConsumerGroup,
-    ConsumerHeartbeat,
-)
+from kafka.broker.groups.consumer_group import ConsumerGroup, ConsumerHeartbeat
 from kafka.broker.groups.group_settings import consumer_settings
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
@@ -477,9 +474,4 @@ def heartbeat_response(
                 for topic_id, numbers in by_topic(assigned).items()
             ]
         )
-    return kind(
-        member_id=member_id,
-        member_epoch=epoch,
-        heartbeat_interval_ms=interval_ms,
-        assignment=assignment,
-    )
+    return kind(member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=interval_ms, assignment=assignment)

@@ -239,8 +239,9 @@ def create_token(broker: Broker, call: RequestContext[CreateDelegationTokenReque
     code = _TOKENS_NOT_ALLOWED
     if is_owned and kind is None:
         code, is_owned = _UNKNOWN_SERVER_ERROR, False
-    return CreateDelegationTokenResponse(
-        error_code=code,
+    return failed(
+        CreateDelegationTokenResponse,
+        code,
         principal_type=(kind or "") if is_owned else "User",
         principal_name=(name or "") if is_owned else _ANONYMOUS,
         token_requester_principal_type="User" if call.version >= 3 else "",
@@ -248,8 +249,6 @@ def create_token(broker: Broker, call: RequestContext[CreateDelegationTokenReque
         issue_timestamp_ms=-1,
         expiry_timestamp_ms=-1,
         max_timestamp_ms=-1,
-        token_id="",
-        hmac=b"",
     )
 
 
