@@ -305,6 +305,7 @@ NO_SUCH_KIND: Final = (
 
 @handles(FindCoordinatorRequest)
 def find_coordinator(broker: Broker, call: RequestContext[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    """This broker for each key; versions before 4 have one key, and its error is the response's (KIP-699)."""
     request = call.request
     host, port = broker.endpoint(call.connection)
     node_id = broker.config.node_id

@@ -136,6 +136,7 @@ _DescribeScramResult = DescribeUserScramCredentialsResponse.DescribeUserScramCre
 def describe_user_scram_credentials(
     broker: Broker, call: RequestContext[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
+    """Mechanisms and iterations of each user; no user named: of all. One that the request names twice is refused."""
     wanted = [user.name for user in call.request.users or ()]
     counts = Counter(wanted)
 

@@ -221,6 +221,7 @@ def share_group_describe(broker: Broker, call: RequestContext[ShareGroupDescribe
 
 
 def _described_group(broker: Broker, group: ShareGroup, allowed: int) -> _DescribedGroup:
+    """The group and its members. ``allowed``: the authorized operations."""
     return _DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
