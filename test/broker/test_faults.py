@@ -316,6 +316,15 @@ def test_a_metadata_answer_keeps_its_brokers_when_a_topic_is_refused(hand: HandB
     assert {topic.name: topic.error_code for topic in answer.topics} == {"t": 29, "u": 0}
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_topic_that_is_refused_is_in_the_answer_once(hand: HandBroker, when: str) -> None:
+    """The request has its name, the answer its name and its id."""
+    topic_id = hand.create_topic("t")
+    hand.broker.faults.answer("Metadata", 29, topic="t", when=when)
+    answer = hand.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]))
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [("t", topic_id, 29)]
+
+
 def test_a_coordinator_can_be_reported_elsewhere(hand: HandBroker) -> None:
     hand.broker.faults.answer("FindCoordinator", "COORDINATOR_NOT_AVAILABLE")
     for version, request in ((3, FindCoordinatorRequest(key="g")), (4, FindCoordinatorRequest(coordinator_keys=["g"]))):

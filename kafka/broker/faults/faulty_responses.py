@@ -452,17 +452,23 @@ def _merge(
         setattr(there, code_field, code)
         return
     entries = list(getattr(there, path[0]) or ())
-    by_key = {_key(entry): entry for entry in (getattr(refused, path[0]) if refused is not None else ()) or ()}
+    by_key = {_key(entry, topic_name): entry for entry in getattr(refused, path[0], None) or ()}
     for entry in entries:
         if _is_selected(entry, type(entry), selection, topic_name):
-            _merge(entry, by_key.get(_key(entry)), version, path[1:], code_field, code, selection, topic_name)
-    known = {_key(entry) for entry in entries}
+            error = by_key.get(_key(entry, topic_name))
+            _merge(entry, error, version, path[1:], code_field, code, selection, topic_name)
+    known = {_key(entry, topic_name) for entry in entries}
     entries += [entry for key, entry in by_key.items() if key not in known]
     setattr(there, path[0], entries)
 
 
-def _key(entry: Any) -> tuple[Any, ...]:
-    return tuple(getattr(entry, name) for name in _KEYS if name in entry.fields)
+def _key(entry: Any, topic_name: TopicNameLookup) -> tuple[Any, ...]:
+    """What distinguishes an entry from others of its list; a request has a topic's name or its id, a response both."""
+    topic = topic_of(entry, topic_name)
+    about_topic = () if topic is None else (*NAME_FIELDS, ID_FIELD)
+    return (
+        topic, *(getattr(entry, name) for name in _KEYS if name in entry.fields and name not in about_topic)
+    )  # fmt: skip
 
 
 LENGTH_BYTES: Final = 4
