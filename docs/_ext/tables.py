@@ -338,12 +338,12 @@ def faults_rows() -> Rows:
     from kafka.broker.faults import ACTIONS, FaultRuleBuilder
 
     yield ("call", "moments (the first by default)", "what happens")
-    for name, action in ACTIONS.items():
+    for name, whens in ACTIONS.items():
         method = getattr(FaultRuleBuilder, name)
         own = [each for each in _arguments(method) if each not in ("when", "**match")]
         has_choice = "when" in inspect.signature(method).parameters
-        moments = ", ".join(f"``{when}``" for when in action.whens) if has_choice else ""
-        yield f"``{name}({', '.join(own)}, ...)``", moments, _escaped(action.doc)
+        moments = ", ".join(f"``{when}``" for when in whens) if has_choice else ""
+        yield f"``{name}({', '.join(own)}, ...)``", moments, first_sentence(inspect.getdoc(method) or "")
 
 
 def docstring(module: str) -> Rows:
@@ -490,7 +490,7 @@ def setup(app: Any) -> dict[str, bool]:
         "kafka-broker-settings-table": (broker_settings_rows, package / "broker" / "settings.py", 0),
         "kafka-broker-releases-table": (releases_rows, package / "broker" / "emulation.py", 0),
         "kafka-methods-table": (methods_rows, package / "__init__.py", 1),
-        "kafka-faults-table": (faults_rows, package / "broker" / "faults" / "rule.py", 0),
+        "kafka-faults-table": (faults_rows, package / "broker" / "faults" / "rules.py", 0),
         "kafka-logs-table": (logs_rows, package / "future.py", 1),
         "kafka-docstring": (docstring, package / "broker" / "faults" / "__init__.py", 1),
     }

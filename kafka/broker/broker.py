@@ -309,8 +309,6 @@ class Broker:
     def disconnected(self, connection: ConnectionContext, now: float) -> None:
         """A connection has ended."""
         self._now = now
-        if self._faults is not None:
-            self._faults.disconnected(connection)
         connection.cancel_pending()
         if self.telemetry is not None:
             self.telemetry.disconnected(connection)
@@ -365,7 +363,15 @@ class Broker:
         if self._faults is None:
             from kafka.broker.faults import FaultInjector
 
-            self._faults = FaultInjector(self)
+            self._faults = FaultInjector(
+                self.handle_now,
+                self.disconnected,
+                self.metadata,
+                self.fetch_sessions,
+                self.sessions,
+                now=lambda: self._now,
+                epoch_s=lambda: self._now + self.epoch_offset,
+            )
         return self._faults
 
     @cached_property

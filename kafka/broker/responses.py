@@ -39,7 +39,7 @@ class ConnectionContext:
     ``software``: the client's name and version, from ApiVersions.
     """
 
-    __slots__ = ("_cancel", "host", "listener", "local_host", "number", "port", "sasl", "software")
+    __slots__ = ("_cancel", "host", "is_closed", "listener", "local_host", "number", "port", "sasl", "software")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class ConnectionContext:
         self.listener = listener
         self.sasl = sasl
         self.software: tuple[str, str] = ("unknown", "unknown")
+        self.is_closed = False
         self._cancel: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
@@ -88,6 +89,7 @@ class ConnectionContext:
 
     def cancel_pending(self) -> None:
         """The connection has ended: cancel its delayed request, if there is one."""
+        self.is_closed = True
         cancel, self._cancel = self._cancel, None
         if cancel is not None:
             cancel()

@@ -11,13 +11,11 @@ import pytest
 
 from kafka.broker.faults import ACTIONS, Rule
 from kafka.broker.faults.faulty_responses import (
-    Selection,
+    ErrorResponse,
     Target,
     corrupt_batches,
-    error_level_for,
-    error_response,
-    flipped,
-    has_error,
+    corrupt_bytes,
+    error_levels,
     targets,
     truncate_bytes,
     truncate_frame,
@@ -31,6 +29,7 @@ from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.framing import ReceivedRequest
 from kafka.protocol.groups import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.registry import REGISTRY
@@ -199,6 +198,9 @@ def test_requests_name_their_topics_in_many_ways() -> None:
     assert list(targets(produce_two(), topic_name)) == [Target("t", 0), Target("t", 1)]
     assert list(targets(fetch_request(topic_id=A_TOPIC), topic_name)) == [Target("by id", 0)]
     assert list(targets(MetadataRequest(topics=None), topic_name)) == []
+    moved = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name="t", partitions=[2])
+    moves = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path="/d", topics=[moved])])
+    assert list(targets(moves, topic_name)) == [Target("t", 2)], "in a list of something else"
     join = JoinGroupRequest(
         group_id="g", session_timeout_ms=1, rebalance_timeout_ms=1, member_id="", protocol_type="consumer",
         protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")],
@@ -261,15 +263,14 @@ def codes_in(struct: Any) -> list[int]:
 @pytest.mark.parametrize("key", sorted(REGISTRY), ids=lambda key: REGISTRY[key].name)
 def test_every_version_of_every_answer_takes_an_error_code_where_it_has_one(key: int) -> None:
     api = REGISTRY[key]
-    all_of_it = Selection(None, None)
+    all_of_it = Rule("answer", "before", error=15)
     for version in range(api.min_version, api.max_version + 1):
-        level = error_level_for(api.response, version, 15, all_of_it)
-        if level is None:
-            assert not has_error(api.response)
-            continue
         request = decode(api.request, encode(sample(api.request, version), version), version)
-        refused = error_response(request, version, level, 15, all_of_it, lambda _: "t")
-        shown = decode(api.response, encode(refused, version), version)
+        refused = ErrorResponse(all_of_it, request, version, lambda _: "t")
+        if refused.level is None:
+            assert not error_levels(api.response)
+            continue
+        shown = decode(api.response, encode(refused.response(), version), version)
         assert codes_in(shown) == [15], f"v{version}: {shown}"
 
 
@@ -471,7 +472,7 @@ def test_bytes_are_changed_cut_and_cut_off() -> None:
     assert truncate_frame(frame, 4) == (4).to_bytes(4, "big") + bytes(range(4))
     assert truncate_frame(frame, 0.5) == (5).to_bytes(4, "big") + bytes(range(5))
     assert truncate_bytes(frame, None) == frame[:7]
-    changed = flipped(frame, 8, 3, random.Random(1))
+    changed = corrupt_bytes(frame, 8, 3, random.Random(1))
     assert sum(one != other for one, other in zip(frame, changed, strict=True)) == 3
     assert changed[:8] == frame[:8]
     one = batch(b"a")

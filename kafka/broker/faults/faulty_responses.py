@@ -1,41 +1,49 @@
-"""Where an error code goes in an answer: found from the message's schema, for every API and version.
+"""Error codes and corrupt bytes in responses: what an entry of a request is about, and where an error code goes in the
+response to it. Both are read from the schemas of the messages, for every API and version.
 
-An answer may have a code for the whole, for each thing asked for (a topic, a group, a key), or for each partition::
+A response may have a code for the whole, for each thing asked for (a topic, a group, a key), or for each partition::
 
     ()                          Heartbeat, JoinGroup, InitProducerId, ...
     (topics,)                   CreateTopics, Metadata, ...          lists that mirror one of the request
     (responses, partitions)     Produce, Fetch, OffsetCommit, ...
 
-:func:`error_level_for` chooses the place, :func:`error_response` builds the answer from the request alone,
-:func:`without_partitions` is what is left of the request when only some partitions are refused, and
-:func:`merge_errors` puts the refused ones into the answer to that. An API that follows another pattern than "the first
+:class:`ErrorResponse` chooses the place and makes the response. An API that follows another pattern than "the first
 list of the request" gets an exception in the tables here.
 """
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.records import HEADER_BYTES
 from kafka.records.header import FRAME_BYTES
 from kafka.wire.frame import pack_length
 from kafka.wire.message import Field, Message, Request, Response, Struct, fields_of
-from kafka.wire.types import ZERO_UUID, BytesLike
+from kafka.wire.types import ZERO_UUID
 
-NAME_FIELDS: Final = ("name", "topic", "topic_name")
-ID_FIELD: Final = "topic_id"
-PARTITION_FIELDS: Final = ("index", "partition", "partition_index")
-NUMBER_LISTS: Final = ("partitions", "partition_indexes")
-CONTAINERS: Final = ("groups", "transactions")
-"""Lists with lists of topics inside."""
-
-IGNORED_LISTS: Final = ("forgotten_topics_data", "supported_features", "finalized_features")
-TOPIC_RESOURCE: Final = 2
+if TYPE_CHECKING:
+    from kafka.broker.faults.rules import Rule
 
 TopicNameLookup = Callable[[UUID], str | None]
+
+# -- what an entry is about ------------------------------------------------------------------------------------------
+
+SUBJECTS: Final = {
+    "name": "topic", "topic": "topic", "topic_name": "topic", "topic_id": "topic_id",
+    "index": "partition", "partition": "partition", "partition_index": "partition",
+    "key": "key", "group_id": "group", "transactional_id": "transactional_id", "member_id": "member",
+    "group_instance_id": "instance", "resource_type": "resource_type", "resource_name": "resource_name",
+}  # fmt: skip
+"""Field -> what an entry with it is about; it distinguishes the entry from others of its list."""
+
+NOT_MIRRORED: Final = "forgotten_topics_data"
+RESOURCES: Final = "resources"
+TOPIC_RESOURCE: Final = 2
 
 
 class Target(NamedTuple):
@@ -45,120 +53,88 @@ class Target(NamedTuple):
     partition: int | None
 
 
-def topic_of(entry: Any, topic_name: TopicNameLookup) -> str | None:
-    """The topic that an entry of a list is about: by its name, or by its id."""
-    if isinstance(entry, str):
-        return entry
+@cache
+def _subjects(cls: type[Struct]) -> dict[str, str]:
+    """Subject -> the field that has it."""
+    return {SUBJECTS[name]: name for name in cls.fields if name in SUBJECTS}
+
+
+def _about(entry: Any) -> dict[str, Any]:
+    """Subject -> value, of an entry of a list: a structure, the number of a partition, or a name of something."""
     if isinstance(entry, Struct):
-        for field in NAME_FIELDS:
-            name = getattr(entry, field, None)
-            if name:
-                return str(name)
-        topic_id = getattr(entry, ID_FIELD, None)
-        if topic_id is not None and topic_id != ZERO_UUID:
-            return topic_name(topic_id)
-    return None
-
-
-def partition_of(entry: Any) -> int | None:
-    """The partition that an entry of a list is about."""
+        return {subject: getattr(entry, name) for subject, name in _subjects(type(entry)).items()}
     if isinstance(entry, int):
-        return entry
-    for field in PARTITION_FIELDS:
-        number = getattr(entry, field, None)
-        if number is not None:
-            return int(number)
-    return None
+        return {"partition": entry}
+    return dict.fromkeys(("topic", "key", "group", "transactional_id"), entry)
 
 
-class _FieldPlan(NamedTuple):
-    """Which lists of a structure are to be looked at; made once for each class, since every request is looked at."""
-
-    containers: tuple[str, ...]
-    resources: tuple[str, ...]
-    topics: tuple[str, ...]
-    partitions: tuple[str, ...]
-
-
-_plans: dict[type[Struct], _FieldPlan] = {}
+def _topic_of(entry: Any, topic_name: TopicNameLookup) -> str | None:
+    """The topic that an entry is about: by its name, or by its id."""
+    about = _about(entry)
+    topic_id = about.get("topic_id", ZERO_UUID)
+    topic: str | None = about.get("topic") or None
+    return topic_name(topic_id) if topic is None and topic_id != ZERO_UUID else topic
 
 
-def _plan_of(cls: type[Struct]) -> _FieldPlan:
-    plan = _plans.get(cls)
-    if plan is None:
-        lists = [field.name for field in fields_of(cls) if field.type.array and field.name not in IGNORED_LISTS]
-        plan = _plans[cls] = _FieldPlan(
-            containers=tuple(name for name in lists if name in CONTAINERS),
-            resources=tuple(name for name in lists if name == "resources"),
-            topics=tuple(name for name in lists if "topic" in name),
-            partitions=tuple(name for name in lists if name not in ("assignments", "configs")),
-        )
-    return plan
+@cache
+def _lists(cls: type[Struct]) -> dict[str, Any]:
+    """List -> the class of its elements, None where those are no structures."""
+    return {
+        field.name: field.type.cls for field in fields_of(cls) if field.type.array and field.name != NOT_MIRRORED
+    }
 
 
-def targets(struct: Struct, topic_name: TopicNameLookup) -> Iterator[Target]:
-    """The topics and partitions that a request, or a part of one, names, in its order."""
-    plan = _plan_of(type(struct))
-    for name in plan.containers:
-        for entry in getattr(struct, name) or ():
-            if isinstance(entry, Struct):
-                yield from targets(entry, topic_name)
-    for name in plan.resources:
-        for entry in getattr(struct, name) or ():
-            if entry.resource_type == TOPIC_RESOURCE:
-                yield Target(entry.resource_name, None)
-    for name in plan.topics:
-        for entry in getattr(struct, name) or ():
-            topic = topic_of(entry, topic_name)
-            if topic is not None:
-                yield from _partitions(entry, topic)
+def entries(message: Struct, topic_name: TopicNameLookup) -> Iterator[tuple[Target, Any]]:
+    """The topics and partitions that a message, or a part of one, names, in its order, with their entries."""
+    for name in _lists(type(message)):
+        for entry in getattr(message, name) or ():
+            if "topic" in name or name == "responses":
+                topic = _topic_of(entry, topic_name)
+                if topic is not None:
+                    yield from _partitions(entry, topic)
+            elif name == RESOURCES:
+                if entry.resource_type == TOPIC_RESOURCE:
+                    yield Target(entry.resource_name, None), entry
+            elif isinstance(entry, Struct):
+                yield from entries(entry, topic_name)
 
 
-def _partitions(entry: Any, topic: str) -> Iterator[Target]:
+def _partitions(entry: Any, topic: str) -> Iterator[tuple[Target, Any]]:
     is_whole = True
-    if isinstance(entry, Struct):
-        for name in _plan_of(type(entry)).partitions:
-            for one in getattr(entry, name) or ():
-                number = partition_of(one)
-                if number is not None:
-                    is_whole = False
-                    yield Target(topic, number)
+    for name in _lists(type(entry)) if isinstance(entry, Struct) else ():
+        for one in getattr(entry, name) or () if "partition" in name else ():
+            is_whole = False
+            yield Target(topic, _about(one)["partition"]), one
     if is_whole:
-        yield Target(topic, None)
+        yield Target(topic, None), entry
+
+
+def targets(request: Struct, topic_name: TopicNameLookup) -> Iterator[Target]:
+    """The topics and partitions that a request names, in its order."""
+    return (target for target, _ in entries(request, topic_name))
+
+
+def _nested(
+    cls: type[Struct], version: int | None = None, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], type[Struct] | None]]:
+    """A class and the elements of its lists, each with the lists that lead to it. Of one version, or of any."""
+    yield path, cls
+    for name, below in _lists(cls).items():
+        if version is None or cls.fields[name].present(version):
+            yield from [((*path, name), None)] if below is None else _nested(below, version, (*path, name))
 
 
 def names_topics(request: type[Message]) -> bool:
     """Whether requests of this class can name topics."""
-    return any(
-        field.type.array
-        and field.name not in IGNORED_LISTS
-        and (
-            "topic" in field.name
-            or field.name == "resources"
-            or (field.name in CONTAINERS and field.type.cls is not None and "topics" in field.type.cls.fields)
-        )
-        for field in fields_of(request)
-    )
+    return any(path and ("topic" in path[-1] or path[-1] == RESOURCES) for path, _ in _nested(request))
 
 
 def names_partitions(request: type[Message]) -> bool:
     """Whether requests of this class can name partitions."""
-    return any(_has_partitions(field.type.cls) for field in fields_of(request) if field.type.cls is not None)
+    return any(len(path) > 1 and "partition" in path[-1] for path, _ in _nested(request))
 
 
-def _has_partitions(struct: type[Struct]) -> bool:
-    for field in fields_of(struct):
-        if field.name in ("assignments", "configs"):
-            continue
-        below = field.type.cls
-        if field.type.array and below is None and field.name in NUMBER_LISTS:
-            return True
-        if not field.type.array or below is None:
-            continue
-        if any(name in below.fields for name in PARTITION_FIELDS) or _has_partitions(below):
-            return True
-    return False
-
+# -- errors ----------------------------------------------------------------------------------------------------------
 
 CODES: Final = ("error_code", "partition_error_code")
 FETCH: Final = 1
@@ -168,10 +144,10 @@ READ_ONLY: Final = frozenset(
     {1, 2, 3, 9, 10, 15, 16, 18, 23, 29, 32, 35, 41, 46, 48, 50, 55, 60, 61, 65, 66, 69, 74, 75, 77, 78, 90}
 )
 """Requests that change nothing (or, with a session, too much to be left out): they are handled whole, and parts of the
-answer are then replaced."""
+response are then replaced."""
 
 ABOUT_PARTITIONS: Final = frozenset({1, 2, 3, 5, 6, 9, 29, 56, 74, 75, 76, 78, 100, 103, 121})
-"""Codes that speak of a partition: they go to the partitions where an answer could have them at its top, too."""
+"""Codes that speak of a partition: they go to the partitions where a response could have them at its top, too."""
 
 WHOLE_FETCH: Final = frozenset({70, 71, 106})
 """Codes of fetch sessions; all others belong to the partitions of a Fetch."""
@@ -179,185 +155,166 @@ WHOLE_FETCH: Final = frozenset({70, 71, 106})
 METADATA_PARTITIONS: Final = frozenset({5, 9})
 """LEADER_NOT_AVAILABLE and REPLICA_NOT_AVAILABLE stand at partitions; other codes of Metadata at topics."""
 
-NOT_COPIED: Final = (*IGNORED_LISTS, "protocols", "assignments", "configs", "acknowledgement_batches")
 _MINUS_ONE: Final = ("offset", "epoch", "id", "port", "timestamp", "watermark")
 _INTEGERS: Final = ("int16", "int32", "int64")
-_KEYS: Final = (
-    *NAME_FIELDS, *PARTITION_FIELDS, ID_FIELD, "key", "group_id", "transactional_id", "resource_type", "resource_name",
-)  # fmt: skip
-"""What distinguishes one entry of a list from another."""
-
-
-class Selection(NamedTuple):
-    """Which topics and partitions are refused; None: all."""
-
-    topic: str | None
-    partition: int | None
-
-    def has_topic(self, topic: str | None) -> bool:
-        return self.topic is None or self.topic == topic
-
-    def has_partition(self, number: int | None) -> bool:
-        return self.partition is None or self.partition == number
 
 
 class ErrorLevel(NamedTuple):
-    """A place for an error code: through which lists, and the field's name there."""
+    """A place for an error code: through which lists, in entries about which subjects, and the field's name there."""
 
     path: tuple[str, ...]
+    subjects: frozenset[str]
     code_field: str
-    names_topic: bool
-    names_partition: bool
 
 
 def error_levels(response: type[Response], version: int | None = None) -> list[ErrorLevel]:
     """All places for a code, the outermost first; of one version, or of any."""
-    found: list[ErrorLevel] = []
-    _levels(response, version, (), False, found)
-    return found
+    return [
+        ErrorLevel(path, frozenset(_subjects(cls)), code)
+        for path, cls in _nested(response, version)
+        for code in CODES
+        if cls is not None and code in cls.fields and (version is None or cls.fields[code].present(version))
+    ]
 
 
-def _levels(
-    struct: type[Struct], version: int | None, path: tuple[str, ...], topic: bool, found: list[ErrorLevel]
-) -> None:
-    topic = topic or any(name in struct.fields for name in NAME_FIELDS)
-    for code in CODES:
-        spec = struct.fields.get(code)
-        if spec is not None and (version is None or spec.present(version)):
-            found.append(ErrorLevel(path, code, topic, any(name in struct.fields for name in PARTITION_FIELDS)))
-    for field in fields_of(struct):
-        if not field.type.array or field.type.cls is None or field.name in NOT_COPIED:
-            continue
-        if version is None or field.spec.present(version):
-            _levels(field.type.cls, version, (*path, field.name), topic, found)
-
-
-def has_error(response: type[Response]) -> bool:
-    """Whether there is any place for an error code."""
-    return bool(error_levels(response))
-
-
-def is_answerable(response: type[Response], *, topic: bool, partition: bool) -> bool:
-    """Whether single topics or partitions can be refused."""
-    found = error_levels(response)
-    if partition:
-        return any(level.names_partition for level in found)
-    return not topic or any(level.path for level in found)
-
-
-def error_level_for(response: type[Response], version: int, code: int, selection: Selection) -> ErrorLevel | None:
-    """Where the code goes in this version; None: there is no place."""
+def error_level_for(
+    response: type[Response], version: int, code: int, topic: str | None = None, partition: int | None = None
+) -> ErrorLevel | None:
+    """Where the code goes in this version, for all that was asked for or for a topic or partition; None: there is no
+    place."""
     found = error_levels(response, version)
     if not found:
         return None
     deepest = max(found, key=lambda level: len(level.path))
     key = response.api_key
-    if selection.partition is not None:
+    if partition is not None or (topic is not None and key == FETCH):
         return deepest
-    if selection.topic is not None:
-        return deepest if key == FETCH else next((level for level in found if level.path and _is_topic(level)), deepest)
+    if topic is not None:
+        return next((level for level in found if level.path and level.subjects & {"topic", "partition"}), deepest)
     if key == FETCH:
         return found[0] if code in WHOLE_FETCH else deepest
     if key == METADATA:
-        if code in METADATA_PARTITIONS:
-            return deepest
-        return next(level for level in found if level.path)
-    return deepest if code in ABOUT_PARTITIONS and deepest.names_partition else found[0]
+        return deepest if code in METADATA_PARTITIONS else next(level for level in found if level.path)
+    return deepest if code in ABOUT_PARTITIONS and "partition" in deepest.subjects else found[0]
 
 
-def _is_topic(level: ErrorLevel) -> bool:
-    return level.names_topic or level.names_partition
+class ErrorResponse:
+    """The error code of ``rule`` as the response to a request, or to those of its topics and partitions that the rule
+    selects. ``level``: where the code goes; None: this version of the response has no field for it. ``completed``: the
+    request with what it does not name.
 
+    It is the whole response (:meth:`response`) if nothing is left to be handled (:meth:`remaining_request`), else it is
+    merged into the response to the rest (:meth:`merge_into`).
+    """
 
-# -- an answer from nothing ------------------------------------------------------------------------------------------
+    def __init__(
+        self,
+        rule: Rule,
+        request: Request[Any],
+        version: int,
+        topic_name: TopicNameLookup,
+        completed: Request[Any] | None = None,
+    ) -> None:
+        self._rule = rule
+        self._request = request
+        self._completed = request if completed is None else completed
+        self._version = version
+        self._topic_name = topic_name
+        self.level = error_level_for(request.response_type(), version, rule.error, rule.topic, rule.partition)
+        self._path = self.level.path if self.level is not None else ()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it leaves nothing to be handled, of any request that the rule matches."""
+        rule = self._rule
+        if self.level is None or rule.topic is not None or rule.partition is not None:
+            return False
+        return not self._path or self._request.api_key not in READ_ONLY
 
-def error_response(
-    request: Request[Any], version: int, level: ErrorLevel, code: int, selection: Selection, topic_name: TopicNameLookup
-) -> Response:
-    """The answer that refuses what of the request is selected, and has nothing else in it."""
-    made = _refused(
-        request.response_type(), request, version, level.path, level.code_field, code, selection, topic_name
-    )
-    assert isinstance(made, Response)
-    return made
+    def response(self) -> Any:
+        """The response with the selected parts of the request in it, and nothing else."""
+        return self._made(self._request.response_type(), self._completed, self._path)
 
+    def remaining_request(self) -> Any:
+        """What the broker is to handle; None: nothing."""
+        request = self._request
+        if not self._path:
+            return None
+        if request.api_key not in READ_ONLY:
+            return self._without(request, request.response_type(), self._path)
+        # An error response does not wait for records.
+        return copy_with(request, max_wait_ms=0) if "max_wait_ms" in request.fields else request
 
-def _refused(
-    cls: type[Struct],
-    asked: Any,
-    version: int,
-    path: tuple[str, ...],
-    code_field: str,
-    code: int,
-    selection: Selection,
-    topic_name: TopicNameLookup,
-) -> Struct:
-    """Fill one structure of the error response: its code, its lists, -1 and empty values elsewhere."""
-    values = {field.name: _nothing(field, version) for field in fields_of(cls)}
-    values.update(_echoed(cls, asked))
-    if not path:
-        values[code_field] = code
-    else:
-        below = next(field.type.cls for field in fields_of(cls) if field.name == path[0])
-        assert below is not None
-        entries = []
-        for entry in _mirrored(asked, version) or ():
-            if _is_selected(entry, below, selection, topic_name):
-                entries.append(_refused(below, entry, version, path[1:], code_field, code, selection, topic_name))
-        values[path[0]] = entries
-    return cls(**values)
+    def merge_into(self, response: Response) -> Response:
+        """The response with the selected parts in it: in place of what is there, else behind it."""
+        made: Response = self.response()
+        if not self._path:
+            return made
+        self._merge(response, made, self._path)
+        return response
 
+    def _made(self, cls: type[Struct], asked: Any, path: tuple[str, ...]) -> Struct:
+        """One structure of the response: its code, its lists, what it repeats of the request, -1 and empty values."""
+        values = {field.name: _nothing(field, self._version) for field in fields_of(cls)}
+        about = _about(asked)
+        values.update({name: about[subject] for subject, name in _subjects(cls).items() if subject in about})
+        if path:
+            below, mirrored = _lists(cls)[path[0]], self._mirrored(asked)
+            values[path[0]] = [
+                self._made(below, entry, path[1:])
+                for entry in (getattr(asked, mirrored) if mirrored else None) or ()
+                if self._selects(entry, below)
+            ]
+        elif self.level is not None:
+            values[self.level.code_field] = self._rule.error
+        return cls(**values)
 
-def _mirrored(asked: Any, version: int) -> list[Any] | None:
-    """The list of a request that its answer mirrors: the first that this version has."""
-    name = _mirrored_name(asked, version)
-    found: list[Any] | None = getattr(asked, name) if name is not None else None
-    return found
+    def _without(self, asked: Any, cls: type[Struct], path: tuple[str, ...]) -> Any:
+        """A structure of the request without the selected parts, or None when nothing is left."""
+        mirrored = self._mirrored(asked)
+        if not path or mirrored is None:
+            return asked if path else None
+        below = _lists(cls)[path[0]]
+        left = [
+            self._without(entry, below, path[1:]) if self._selects(entry, below) else entry
+            for entry in getattr(asked, mirrored) or ()
+        ]
+        left = [entry for entry in left if entry is not None]
+        return copy_with(asked, **{mirrored: left}) if left else None
 
+    def _merge(self, there: Any, made: Any, path: tuple[str, ...]) -> None:
+        """Put the entries of the error response in the place of the response's own, list by list."""
+        found = list(getattr(there, path[0]) or ())
+        errors = {self._identity(entry): entry for entry in getattr(made, path[0], None) or ()}
+        known = {self._identity(entry) for entry in found}
+        for position, entry in enumerate(found):
+            if not self._selects(entry, type(entry)):
+                continue
+            if path[1:]:
+                self._merge(entry, errors.get(self._identity(entry)), path[1:])
+            else:
+                found[position] = self._made(type(entry), entry, ())
+        setattr(there, path[0], found + [entry for key, entry in errors.items() if key not in known])
 
-def _mirrored_name(asked: Any, version: int) -> str | None:
-    if isinstance(asked, Struct):
-        for field in fields_of(type(asked)):
-            if field.type.array and field.spec.present(version) and field.name not in NOT_COPIED:
-                return field.name
-    return None
+    def _identity(self, entry: Any) -> tuple[Any, ...]:
+        """What distinguishes an entry from others of its list; a request has a topic's name or id, a response both."""
+        about = _about(entry)
+        topic = _topic_of(entry, self._topic_name)
+        return tuple(value for subject, value in about.items() if topic is None or "topic" not in subject), topic
 
+    def _mirrored(self, asked: Any) -> str | None:
+        """The list of the request that its response mirrors: the first that this version has."""
+        names = _lists(type(asked)) if isinstance(asked, Struct) else ()
+        return next((name for name in names if asked.fields[name].present(self._version)), None)
 
-def _is_selected(entry: Any, mirror: type[Struct], selection: Selection, topic_name: TopicNameLookup) -> bool:
-    """Whether what stands for ``entry`` in the answer is (or holds) something that is refused."""
-    if any(name in mirror.fields for name in PARTITION_FIELDS):
-        return selection.has_partition(partition_of(entry))
-    if any(name in mirror.fields for name in (*NAME_FIELDS, ID_FIELD)):
-        return selection.has_topic(topic_of(entry, topic_name))
-    return True
-
-
-def _echoed(cls: type[Struct], asked: Any) -> dict[str, Any]:
-    """What the answer repeats of the request: names, ids, numbers."""
-    fields = cls.fields
-    values: dict[str, Any] = {}
-    if isinstance(asked, bool):
-        return values
-    if isinstance(asked, int):
-        return {name: asked for name in PARTITION_FIELDS if name in fields}
-    if isinstance(asked, str):
-        fitting = [name for name in (*NAME_FIELDS, "key", "group_id", "transactional_id") if name in fields]
-        return dict.fromkeys(fitting[:1], asked)
-    if not isinstance(asked, Struct) or isinstance(asked, Message):
-        member_id = getattr(asked, "member_id", None)
-        return {"member_id": member_id} if member_id is not None and "member_id" in fields else {}
-    for group in (NAME_FIELDS, PARTITION_FIELDS):
-        source = next((name for name in group if name in asked.fields), None)
-        target = next((name for name in group if name in fields), None)
-        if source is not None and target is not None:
-            values[target] = getattr(asked, source)
-    for name in (
-        ID_FIELD, "group_id", "member_id", "group_instance_id", "transactional_id", "resource_type", "resource_name",
-    ):  # fmt: skip
-        if name in fields and name in asked.fields:
-            values[name] = getattr(asked, name)
-    return values
+    def _selects(self, entry: Any, mirror: type[Struct]) -> bool:
+        """Whether what stands for ``entry`` in the response is (or holds) something that the rule selects."""
+        subjects = _subjects(mirror)
+        if "partition" in subjects:
+            return self._rule.selects_partition(_about(entry).get("partition"))
+        if "topic" in subjects or "topic_id" in subjects:
+            return self._rule.selects_topic(_topic_of(entry, self._topic_name))
+        return True
 
 
 def _nothing(field: Field, version: int) -> Any:
@@ -374,128 +331,37 @@ def _nothing(field: Field, version: int) -> Any:
     return implicit
 
 
-# -- some of it ------------------------------------------------------------------------------------------------------
-
-
 def copy_with(struct: Any, **changes: Any) -> Any:
     """A structure like this one, with some values changed. Lists and structures inside are the same."""
-    values = {name: getattr(struct, name) for name in struct.fields}
-    made = type(struct)(**{**values, **changes})
-    if getattr(struct, "unknown_tags", None):
-        made.unknown_tags = struct.unknown_tags
+    made = copy.copy(struct)
+    for name, value in changes.items():
+        setattr(made, name, value)
     return made
 
 
-def without_partitions(
-    request: Request[Any], version: int, level: ErrorLevel, selection: Selection, topic_name: TopicNameLookup
-) -> Request[Any] | None:
-    """The request without what is refused; None when nothing is left of it."""
-    left: Request[Any] | None = _without(
-        request, request.response_type(), version, level.path, selection, topic_name
-    )
-    return left
-
-
-def _without(
-    asked: Any,
-    cls: type[Struct],
-    version: int,
-    path: tuple[str, ...],
-    selection: Selection,
-    topic_name: TopicNameLookup,
-) -> Any:
-    """The structure without the selected partitions, or None when nothing is left."""
-    if not path:
-        return None
-    below = next(field.type.cls for field in fields_of(cls) if field.name == path[0])
-    assert below is not None
-    name = _mirrored_name(asked, version)
-    if name is None:
-        return asked
-    kept = []
-    for entry in getattr(asked, name) or ():
-        if not _is_selected(entry, below, selection, topic_name):
-            kept.append(entry)
-        elif (left := _without(entry, below, version, path[1:], selection, topic_name)) is not None:
-            kept.append(left)
-    return copy_with(asked, **{name: kept}) if kept else None
-
-
-def merge_errors(
-    response: Response,
-    refused: Response,
-    version: int,
-    level: ErrorLevel,
-    code: int,
-    selection: Selection,
-    topic_name: TopicNameLookup,
-) -> None:
-    """Put what is refused into the answer to the rest: in place of what is there, else behind it."""
-    _merge(response, refused, version, level.path, level.code_field, code, selection, topic_name)
-
-
-def _merge(
-    there: Any,
-    refused: Any,
-    version: int,
-    path: tuple[str, ...],
-    code_field: str,
-    code: int,
-    selection: Selection,
-    topic_name: TopicNameLookup,
-) -> None:
-    """Put the entries of an error response in the place of the response's own, level by level."""
-    if not path:
-        for field in fields_of(type(there)):
-            if field.name not in _KEYS:
-                setattr(there, field.name, _nothing(field, version))
-        setattr(there, code_field, code)
-        return
-    entries = list(getattr(there, path[0]) or ())
-    by_key = {_key(entry, topic_name): entry for entry in getattr(refused, path[0], None) or ()}
-    for entry in entries:
-        if _is_selected(entry, type(entry), selection, topic_name):
-            error = by_key.get(_key(entry, topic_name))
-            _merge(entry, error, version, path[1:], code_field, code, selection, topic_name)
-    known = {_key(entry, topic_name) for entry in entries}
-    entries += [entry for key, entry in by_key.items() if key not in known]
-    setattr(there, path[0], entries)
-
-
-def _key(entry: Any, topic_name: TopicNameLookup) -> tuple[Any, ...]:
-    """What distinguishes an entry from others of its list; a request has a topic's name or its id, a response both."""
-    topic = topic_of(entry, topic_name)
-    about_topic = () if topic is None else (*NAME_FIELDS, ID_FIELD)
-    return (
-        topic, *(getattr(entry, name) for name in _KEYS if name in entry.fields and name not in about_topic)
-    )  # fmt: skip
-
+# -- bytes -----------------------------------------------------------------------------------------------------------
 
 LENGTH_BYTES: Final = 4
-CORRELATION_BYTES: Final = 4
+CORRELATION_END: Final = 8
+"""Where the length and the correlation id of a frame end: a corrupt response still belongs to its request."""
+
 CRC_COVERS_FROM: Final = 21
 HALF: Final = 0.5
 
 
-def kept_bytes(size: int, keep: float | None) -> int:
-    """How many of ``size`` bytes are left: ``keep`` is a number, a part below 1, or None for the half."""
+def truncate_bytes(data: bytes, keep: float | None) -> bytes:
+    """The beginning: ``keep`` is a number of bytes, a part below 1, or None for the half."""
     keep = HALF if keep is None else keep
-    return min(int(size * keep) if isinstance(keep, float) else int(keep), size)
+    return data[: int(len(data) * keep) if isinstance(keep, float) else keep]
 
 
 def truncate_frame(frame: bytes, keep: float | None) -> bytes:
     """A whole frame whose message is cut: the length in front fits what is left."""
-    message = frame[LENGTH_BYTES:]
-    left = message[: kept_bytes(len(message), keep)]
+    left = truncate_bytes(frame[LENGTH_BYTES:], keep)
     return pack_length(len(left)) + left
 
 
-def truncate_bytes(frame: bytes, keep: float | None) -> bytes:
-    """The beginning of a frame: the length in front promises more."""
-    return frame[: kept_bytes(len(frame), keep)]
-
-
-def flipped(data: bytes, start: int, count: int, rng: random.Random) -> bytes:
+def corrupt_bytes(data: bytes, start: int, count: int, rng: random.Random) -> bytes:
     """``count`` bytes from ``start`` on, each another than before."""
     changed = bytearray(data)
     places = range(min(start, len(changed)), len(changed))
@@ -504,42 +370,15 @@ def flipped(data: bytes, start: int, count: int, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def corrupt_frame(frame: bytes, count: int, rng: random.Random) -> bytes:
-    """An answer with other bytes behind its correlation id: who asked is still found, what is said is not."""
-    return flipped(frame, LENGTH_BYTES + CORRELATION_BYTES, count, rng)
-
-
-def corrupt_batches(data: BytesLike, count: int, rng: random.Random) -> bytes:
+def corrupt_batches(records: Any, count: int, rng: random.Random) -> bytes:
     """Record batches each of which has ``count`` other bytes under its CRC; a last one that is cut stays as it is."""
-    data = bytes(data)
+    data = b"".join(records) if isinstance(records, (list, tuple)) else bytes(records)
     pieces: list[bytes] = []
     at = 0
     while at + HEADER_BYTES <= len(data):
         end = at + FRAME_BYTES + int.from_bytes(data[at + 8 : at + 12], "big")
         if not at + HEADER_BYTES <= end <= len(data):
             break
-        pieces.append(flipped(data[at:end], CRC_COVERS_FROM, count, rng))
+        pieces.append(corrupt_bytes(data[at:end], CRC_COVERS_FROM, count, rng))
         at = end
-    pieces.append(data[at:])
-    return b"".join(pieces)
-
-
-def as_bytes(records: Any) -> bytes:
-    """The ``records`` field of a message in one piece."""
-    if records is None:
-        return b""
-    return b"".join(records) if isinstance(records, (list, tuple)) else bytes(records)
-
-
-def partitions_with_records(message: Struct) -> list[tuple[Struct, Struct]]:
-    """(topic, partition) of all that has records in it."""
-    found: list[tuple[Struct, Struct]] = []
-    for name in message.fields:
-        value = getattr(message, name)
-        for topic in value if isinstance(value, list) else ():
-            for inner in topic.fields if isinstance(topic, Struct) else ():
-                below = getattr(topic, inner)
-                for partition in below if isinstance(below, list) else ():
-                    if isinstance(partition, Struct) and getattr(partition, "records", None) is not None:
-                        found.append((topic, partition))
-    return found
+    return b"".join([*pieces, data[at:]])

@@ -15,25 +15,24 @@ import copy
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.broker.error_responses import error_code
-from kafka.broker.faults import faulty_responses
 from kafka.broker.faults.faulty_responses import (
-    READ_ONLY,
-    Selection,
+    CORRELATION_END,
+    ErrorResponse,
     Target,
     TopicNameLookup,
     copy_with,
-    error_level_for,
-    error_response,
-    merge_errors,
+    corrupt_batches,
+    corrupt_bytes,
+    entries,
     targets,
-    topic_of,
-    without_partitions,
+    truncate_bytes,
+    truncate_frame,
 )
 from kafka.broker.faults.rules import PRODUCE_KEY, FaultRuleBuilder, Rule
 from kafka.broker.responses import ConnectionContext, PendingResponse
@@ -44,18 +43,30 @@ from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownReq
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.registry import NAMES
 from kafka.protocol.share import ShareFetchRequest
-from kafka.wire.message import Request, Response
+from kafka.wire.message import Response
 from kafka.wire.types import BytesLike
 
 if TYPE_CHECKING:
-    from kafka.broker.broker import Broker
+    from kafka.broker.fetch_sessions import FetchSessions
+    from kafka.broker.log.metadata_store import MetadataStore
+    from kafka.broker.share.sessions import ShareSessions
+    from kafka.net.transport import Transport
+
+log = logging.getLogger(__name__)
 
 Received = ReceivedRequest | UnknownRequest
 TargetsOf = Callable[[ReceivedRequest], Iterable[Target]]
 
 
+def _api_of(received: Received) -> tuple[int, int]:
+    """The key and the version of the API."""
+    if isinstance(received, ReceivedRequest):
+        return received.request.api_key, received.version
+    return received.api_key, received.api_version
+
+
 class ActiveRule:
-    """A rule and its counts. ``seen``: requests that it is for; ``hits``: those that it struck."""
+    """A rule and its counts. ``seen``: requests that it matches; ``hits``: those that it was applied to."""
 
     def __init__(
         self, number: int, rule: Rule, remove: Callable[[int], object], seen: int = 0, hits: int = 0
@@ -68,25 +79,45 @@ class ActiveRule:
         self._remove = remove
 
     def remove(self) -> None:
-        """Let it strike no more."""
+        """Apply it to no more requests."""
         self._remove(self.number)
 
-    def applies(self, is_over: bool = False) -> bool:
-        """Count a request that it is for; whether that is one of those that it strikes. ``is_over``: an older rule has
-        left nothing of the request for this one: it is seen, and not struck."""
+    def matches(self, connection: ConnectionContext, received: Received, targets_of: TargetsOf) -> bool:
+        """Whether all that the rule says of requests holds for this one."""
+        rule = self.rule
+        key, version = _api_of(received)
+        host, port = connection.host, connection.port
+        if (
+            (rule.apis and key not in rule.apis)
+            or (rule.versions is not None and not rule.versions[0] <= version <= rule.versions[1])
+            or rule.client_id not in (None, received.client_id)
+            or rule.connection not in (None, connection.number)
+            or rule.peer not in (None, host, str(port), f"{host}:{port}")
+        ):
+            return False
+        if rule.topic is None and rule.partition is None:
+            return True
+        return isinstance(received, ReceivedRequest) and any(
+            rule.selects_topic(topic) and (number is None or rule.selects_partition(number))
+            for topic, number in targets_of(received)
+        )
+
+    def applies(self, is_over: bool) -> bool:
+        """Count a request that it matches; whether it is to be applied to it. ``is_over``: an older rule has left
+        nothing of the request for this one."""
         self.seen += 1
         rule = self.rule
         if rule.nth is not None:
-            strikes = self.seen == rule.nth
+            is_chosen = self.seen == rule.nth
         elif rule.first is not None:
-            strikes = self.seen <= rule.first
+            is_chosen = self.seen <= rule.first
         elif rule.every is not None:
-            strikes = self.seen % rule.every == 0
+            is_chosen = self.seen % rule.every == 0
         else:
-            strikes = rule.probability is None or self.rng.random() < rule.probability
-        strikes = strikes and not is_over
-        self.hits += strikes
-        return strikes
+            is_chosen = rule.probability is None or self.rng.random() < rule.probability
+        is_hit = is_chosen and not is_over
+        self.hits += is_hit
+        return is_hit
 
     def __enter__(self) -> ActiveRule:
         return self
@@ -95,33 +126,7 @@ class ActiveRule:
         self.remove()
 
 
-def matches(rule: Rule, connection: ConnectionContext, received: Received, targets_of: TargetsOf) -> bool:
-    """Whether all that the rule says of requests holds for this one."""
-    if isinstance(received, ReceivedRequest):
-        key, version = received.request.api_key, received.version
-    else:
-        key, version = received.api_key, received.api_version
-    if rule.apis and key not in rule.apis:
-        return False
-    if rule.versions is not None and not rule.versions[0] <= version <= rule.versions[1]:
-        return False
-    if rule.client_id is not None and rule.client_id != received.client_id:
-        return False
-    if rule.connection is not None and rule.connection != connection.number:
-        return False
-    host, port = connection.host, connection.port
-    if rule.peer is not None and rule.peer not in (host, str(port), f"{host}:{port}"):
-        return False
-    if rule.topic is None and rule.partition is None:
-        return True
-    if not isinstance(received, ReceivedRequest):
-        return False
-    selection = Selection(rule.topic, rule.partition)
-    return any(
-        selection.has_topic(topic) and (number is None or selection.has_partition(number))
-        for topic, number in targets_of(received)
-    )
-
+# -- the log of requests ---------------------------------------------------------------------------------------------
 
 MAX_REQUESTS: Final = 10_000
 MAX_TARGETS: Final = 1000
@@ -180,23 +185,22 @@ class RequestLog:
         """The number of requests since the start of recording."""
 
     def add(
-        self,
-        connection: ConnectionContext,
-        received: ReceivedRequest | UnknownRequest,
-        epoch_s: float,
-        topic_name: TopicNameLookup,
+        self, connection: ConnectionContext, received: Received, epoch_s: float, topic_name: TopicNameLookup
     ) -> None:
         """Log a request."""
         self.count += 1
-        found: tuple[Target, ...] = ()
-        if isinstance(received, ReceivedRequest):
-            key, version = received.request.api_key, received.version
-            found = tuple(islice(targets(received.request, topic_name), MAX_TARGETS))
-        else:
-            key, version = received.api_key, received.api_version
-        name = NAMES.get(key, str(key))
-        peer = f"{connection.host}:{connection.port}"
-        seen = SeenRequest(self.count, name, version, received.client_id, peer, connection.number, epoch_s, found)
+        key, version = _api_of(received)
+        named = targets(received.request, topic_name) if isinstance(received, ReceivedRequest) else ()
+        seen = SeenRequest(
+            self.count,
+            NAMES.get(key, str(key)),
+            version,
+            received.client_id,
+            f"{connection.host}:{connection.port}",
+            connection.number,
+            epoch_s,
+            tuple(islice(named, MAX_TARGETS)),
+        )
         self.requests.append(seen)
         self._bytes += seen.size_bytes
         while len(self.requests) > self.most or (self._bytes > self.most_bytes and len(self.requests) > 1):
@@ -208,264 +212,196 @@ class RequestLog:
         self._bytes = 0
 
 
-log = logging.getLogger(__name__)
+# -- one request -----------------------------------------------------------------------------------------------------
 
 _ENDING: Final = ("kill", "close", "drop", "answer")
 _UNSUPPORTED_VERSION: Final = error_code(UnsupportedVersionError)
 
-
-def can_end_request(rule: Rule) -> bool:
-    """Whether the rule can end a request before the broker handles it."""
-    return rule.when == "before" and rule.action in _ENDING
-
-
-def ends_whole_request(rule: Rule, received: Received) -> bool:
-    """Of a rule with :func:`can_end_request`: whether it ends the whole request."""
-    if rule.action != "answer":
-        return True
-    if not isinstance(received, ReceivedRequest):
-        return False
-    if rule.response is not None:
-        return True
-    level = error_level_for(received.request.response_type(), received.version, rule.error, Selection(None, None))
-    if level is None or rule.topic is not None or rule.partition is not None:
-        return False
-    return not level.path or received.request.api_key not in READ_ONLY
+_FRAME_CHANGES: Final[Mapping[str, Callable[[ActiveRule, bytes], bytes]]] = {
+    "corrupt": lambda each, frame: corrupt_bytes(frame, CORRELATION_END, each.rule.count, each.rng),
+    "truncate": lambda each, frame: truncate_frame(frame, each.rule.keep),
+    "close": lambda each, frame: truncate_bytes(frame, each.rule.keep),
+    "kill": lambda each, frame: truncate_bytes(frame, each.rule.keep),
+}
+"""Action -> what it makes of a response's frame."""
 
 
 class FaultInterceptor:
     """One request that rules apply to (``applied``, the oldest first). ``reply`` is the server's pending response."""
 
-    __slots__ = ("_faults", "_response_edits", "_version", "connection", "applied", "received", "reply")
+    __slots__ = ("_applied", "_connection", "_faults", "_received", "_version", "reply")
 
     def __init__(
         self, faults: FaultInjector, connection: ConnectionContext, received: Received, applied: list[ActiveRule]
     ) -> None:
-        self.connection = connection
-        self.received = received
-        self.applied = applied
         self.reply = PendingResponse()
-        self._version: int | None = None
         self._faults = faults
-        self._response_edits: list[Callable[[Response], None]] = []
-        """Functions that replace parts of the broker's response."""
+        self._connection = connection
+        self._received = received
+        self._applied = applied
+        self._version: int | None = None
 
-    def having(self, when: str, *actions: str) -> list[Rule]:
-        """The rules of these actions at this moment, the oldest first."""
-        return [each.rule for each in self.applied if each.rule.when == when and each.rule.action in actions]
-
-    # -- on the way in -----------------------------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        """Handle the request, after its delay."""
-        received = self.received
-        for rule in self.having("before", *_ENDING):
+    def steps(self, muted_until: float) -> Iterator[float | PendingResponse]:
+        """The request's way through the broker. Yields what it waits for: an instant (monotonic s), or the broker's
+        response."""
+        faults, errors = self._faults, []
+        yield max(muted_until, faults.now() + self._delay_s("before"))
+        for rule in self._rules("before", *_ENDING):
             if rule.action != "answer":
                 self._end(rule)
                 return
-            if isinstance(received, ReceivedRequest):
-                if self._answer_before(rule):
-                    return
-                received = self.received
-        self._corrupt_request()
-        broker = self._faults.broker
-        inner = broker.handle_now(self.connection, self.received, broker.now)
-        if inner.done:
-            self._handled(inner)
-        else:
-            inner.call_when_done(self._handled)
-
-    def _answer_before(self, rule: Rule) -> bool:
-        """Respond instead of handling; False when a part of the request is left to be handled."""
-        received: Any = self.received
-        request, version = received.request, received.version
-        if rule.response is not None:
-            self._finish(copy.deepcopy(rule.response))
-            return True
-        selection = Selection(rule.topic, rule.partition)
-        level = error_level_for(request.response_type(), version, rule.error, selection)
-        if level is None:
-            log.warning("%s: version %d of the response has no field for the error", rule, version)
-            return False
-        topic_name = self._faults.topic_name
-        refused = error_response(self._faults.with_session(request), version, level, rule.error, selection, topic_name)
-        if not level.path:
-            self._finish(refused)
-            return True
-        left = request
-        if request.api_key not in READ_ONLY:
-            left = without_partitions(request, version, level, selection, topic_name)
-        elif "max_wait_ms" in request.fields:
-            left = copy_with(request, max_wait_ms=0)  # an error response does not wait for records
-        if left is None:
-            self._finish(refused)
-            return True
-        self.received = received._replace(request=left)
-        self._response_edits.append(
-            lambda response: merge_errors(response, refused, version, level, rule.error, selection, topic_name)
-        )
-        return False
-
-    def _corrupt_request(self) -> None:
-        for each in self.applied:
-            rule = each.rule
-            received = self.received
-            if rule.action != "corrupt" or not rule.records or not isinstance(received, ReceivedRequest):
+            if not isinstance(self._received, ReceivedRequest):
                 continue
-            if received.request.api_key == PRODUCE_KEY:
-                self._corrupt_records(received.request, each)
-
-    def _corrupt_records(self, message: Any, each: ActiveRule) -> None:
-        rule = each.rule
-        selection = Selection(rule.topic, rule.partition)
-        for topic, partition in faulty_responses.partitions_with_records(message):
-            number = getattr(partition, "partition_index", getattr(partition, "index", None))
-            if selection.has_topic(topic_of(topic, self._faults.topic_name)) and selection.has_partition(number):
-                records = faulty_responses.as_bytes(partition.records)  # type: ignore[attr-defined]
-                partition.records = faulty_responses.corrupt_batches(records, rule.count, each.rng)  # type: ignore[attr-defined]
-
-    # -- on the way out ----------------------------------------------------------------------------------------------
-
-    def _handled(self, inner: PendingResponse) -> None:
-        """The broker has a response."""
-        late_s = sum(rule.seconds for rule in self.having("after", "delay"))
-        if late_s:
-            self._faults.call_later(late_s, lambda: self._respond(inner))
-        else:
-            self._respond(inner)
-
-    def _respond(self, inner: PendingResponse) -> None:
+            if rule.response is not None:
+                self._finish(copy.deepcopy(rule.response))
+                return
+            error = faults.error_response(rule, self._received)
+            if error.level is None:
+                log.warning(
+                    "%s: version %d of the response has no field for the error", rule, self._received.version
+                )
+                continue
+            left = error.remaining_request()
+            if left is None:
+                self._finish(error.response())
+                return
+            self._received = self._received._replace(request=left)
+            errors.append(error)
+        if isinstance(self._received, ReceivedRequest) and self._received.request.api_key == PRODUCE_KEY:
+            self._corrupt_records(self._received.request)
+        inner = faults.handle_now(self._connection, self._received)
+        yield inner
+        yield faults.now() + self._delay_s("after")
         response = inner.response
         if inner.hang_up:
             self.reply.complete(None, hang_up=True)
             return
         self._version = inner.version
         if response is not None:
-            for finish in self._response_edits:
-                finish(response)
-        for rule in self.having("after", *_ENDING):
+            for error in errors:
+                response = error.merge_into(response)
+        for rule in self._rules("after", *_ENDING):
             if rule.action != "answer":
                 self._end(rule)
                 return
-            if response is not None:
-                response = self._replaced(rule, response)
+            if rule.response is not None and response is not None:
+                response = copy.deepcopy(rule.response)
+            elif response is not None and isinstance(self._received, ReceivedRequest):
+                error = faults.error_response(rule, self._received)
+                response = response if error.level is None else error.merge_into(response)
         self._finish(response)
 
-    def _replaced(self, rule: Rule, response: Response) -> Response:
-        received: Any = self.received
-        if rule.response is not None:
-            return copy.deepcopy(rule.response)
-        selection = Selection(rule.topic, rule.partition)
-        level = error_level_for(type(response), received.version, rule.error, selection)
-        if level is None:
-            return response
-        refused = error_response(
-            received.request, received.version, level, rule.error, selection, self._faults.topic_name
-        )
-        if not level.path:
-            return refused
-        merge_errors(response, refused, received.version, level, rule.error, selection, self._faults.topic_name)
-        return response
+    def _rules(self, when: str, *actions: str) -> list[Rule]:
+        """The rules of these actions at this moment, the oldest first."""
+        return [each.rule for each in self._applied if each.rule.when == when and each.rule.action in actions]
+
+    def _delay_s(self, when: str) -> float:
+        return sum(rule.seconds for rule in self._rules(when, "delay"))
+
+    @property
+    def _is_unanswered(self) -> bool:
+        """Whether the client expects no response."""
+        return isinstance(self._received, ReceivedRequest) and getattr(self._received.request, "acks", 1) == 0
 
     def _end(self, rule: Rule) -> None:
         """End the process, the connection, or only the request, without a response."""
-        reply = self.reply
         if rule.action == "kill":
             self._faults.kill_process()
         elif rule.action == "close":
-            if rule.reset:
-                reply.close_after_send(lambda transport: transport.abort())
-            reply.complete(None, hang_up=True)
-        elif _is_unanswered(self.received):  # Produce with acks=0: go on with the next request
-            reply.complete(None)
+            self.reply.close_after_send(partial(self._close, rule))
+            self.reply.complete(None, hang_up=True)
+        elif self._is_unanswered:  # Produce with acks=0: go on with the next request
+            self.reply.complete(None)
+
+    def _close(self, rule: Rule, transport: Transport) -> None:
+        if rule.action == "kill":
+            self._faults.kill_process()
+        elif rule.reset:
+            transport.abort()
+        else:
+            transport.close()
 
     def _finish(self, response: Response | None) -> None:
         """Complete the response, throttled, corrupt, truncated or cut off as the rules say."""
         reply = self.reply
-        received = self.received
-        if response is None or _is_unanswered(received):
+        if response is None or self._is_unanswered:
             reply.complete(None, hang_up=response is not None)
             return
         if response.api_key == API_VERSIONS_KEY and getattr(response, "error_code", 0) == _UNSUPPORTED_VERSION:
             self._version = 0  # KIP-511
-        for rule in self.having("after", "throttle"):
+        for rule in self._rules("after", "throttle"):
             response = copy_with(response, throttle_time_ms=int(rule.seconds * 1000))
             if rule.mute:
-                self._faults.mute(self.connection, rule.seconds)
-        changes: list[Callable[[bytes], bytes]] = []
-        for each in self.applied:
-            change = self._corruption(each, response)
-            if change is not None:
-                changes.append(change)
-        ends = self.having("during", "close", "kill")
-        if ends:
-            keep = ends[0].keep
-            changes.append(lambda frame: faulty_responses.truncate_bytes(frame, keep))
-            is_killed = ends[0].action == "kill"
-            is_reset = ends[0].reset
-
-            def close(transport: Any) -> None:
-                if is_killed:
-                    self._faults.kill_process()
-                elif is_reset:
-                    transport.abort()
-                else:
-                    transport.close()
-
-            reply.close_after_send(close)
+                self._faults.mute(self._connection, rule.seconds)
+        if response.api_key != PRODUCE_KEY:
+            self._corrupt_records(response)
+        changes = [
+            each
+            for each in self._applied
+            if each.rule.action == "truncate" or (each.rule.action == "corrupt" and not each.rule.records)
+        ]
+        last = next((each for each in self._applied if each.rule.when == "during"), None)
+        if last is not None:
+            changes.append(last)
+            reply.close_after_send(partial(self._close, last.rule))
         if changes:
-            reply.transform_bytes(lambda chunks: [_transformed(chunks, changes)])
+            reply.transform_bytes(lambda chunks: [_changed(chunks, changes)])
         reply.complete(response, version=self._version)
 
-    def _corruption(self, each: ActiveRule, response: Response) -> Callable[[bytes], bytes] | None:
-        rule = each.rule
-        if rule.action == "truncate":
-            return lambda frame: faulty_responses.truncate_frame(frame, rule.keep)
-        if rule.action == "corrupt" and not rule.records:
-            return lambda frame: faulty_responses.corrupt_frame(frame, rule.count, each.rng)
-        if rule.action == "corrupt" and response.api_key != PRODUCE_KEY:
-            self._corrupt_records(response, each)
-        return None
+    def _corrupt_records(self, message: Any) -> None:
+        """Change bytes of the record batches that the rules select."""
+        for each in self._applied:
+            rule = each.rule
+            if rule.action != "corrupt" or not rule.records:
+                continue
+            for (topic, number), partition in entries(message, self._faults.topic_name):
+                records = getattr(partition, "records", None)
+                if records is not None and rule.selects_topic(topic) and rule.selects_partition(number):
+                    partition.records = corrupt_batches(records, rule.count, each.rng)
 
 
-def _transformed(chunks: list[BytesLike], changes: list[Callable[[bytes], bytes]]) -> bytes:
+def _changed(chunks: list[BytesLike], changes: list[ActiveRule]) -> bytes:
     frame = b"".join(chunks)
-    for change in changes:
-        frame = change(frame)
+    for each in changes:
+        frame = _FRAME_CHANGES[each.rule.action](each, frame)
     return frame
 
 
-def _is_unanswered(received: Received) -> bool:
-    """Whether the client expects no response."""
-    return isinstance(received, ReceivedRequest) and getattr(received.request, "acks", 1) == 0
-
-
-class _SessionPartition(NamedTuple):
-    """A partition of a fetch session; ``topic`` may be empty."""
-
-    topic_id: UUID
-    topic: str
-    number: int
+# -- all requests ----------------------------------------------------------------------------------------------------
 
 
 class FaultInjector(FaultRuleBuilder[ActiveRule]):
-    """The fault rules of one broker."""
+    """The fault rules of one broker. ``handle`` handles a request without faults, ``disconnected`` is told of a
+    connection that has ended before its delayed request was handled, ``now`` and ``epoch_s`` tell the time."""
 
-    def __init__(self, broker: Broker) -> None:
-        self.is_active = False
-        """Whether requests have to pass through the injector."""
+    def __init__(
+        self,
+        handle: Callable[[ConnectionContext, Received, float], PendingResponse],
+        disconnected: Callable[[ConnectionContext, float], object],
+        metadata: MetadataStore,
+        fetch_sessions: FetchSessions,
+        share_sessions: ShareSessions[tuple[UUID, int], ConnectionContext],
+        *,
+        now: Callable[[], float],
+        epoch_s: Callable[[], float],
+    ) -> None:
         self.log: RequestLog | None = None
-        self._kill_process: Callable[[], object] | None = None
-        """Ends the process at once; None: the broker has no process of its own."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when counts have changed or a request was logged."""
         self.active_rules: dict[int, ActiveRule] = {}
-        self.broker = broker
+        self.now = now
+        self._kill_process: Callable[[], object] | None = None
+        """Ends the process at once; None: the broker has no process of its own."""
+        self._handle = handle
+        self._disconnected = disconnected
+        self._metadata = metadata
+        self._fetch_sessions = fetch_sessions
+        self._share_sessions = share_sessions
+        self._epoch_s = epoch_s
         self._numbers = 0
         self._timers: TimerHeap[Callable[[], None]] = TimerHeap()
         self._muted: dict[ConnectionContext, float] = {}
-        self._delayed_counts: dict[ConnectionContext, int] = {}
-        self._disconnected: set[ConnectionContext] = set()
+        """Connection -> until when its next request is delayed."""
 
     def attach(self, on_change: Callable[[], object], kill_process: Callable[[], object] | None) -> None:
         """Report changes to ``on_change``; ``kill_process`` ends the process at once, None: there is none to end."""
@@ -486,68 +422,80 @@ class FaultInjector(FaultRuleBuilder[ActiveRule]):
         self._numbers = max(self._numbers + 1, number or 0)
         number = self._numbers if number is None else number
         self.active_rules[number] = ActiveRule(number, rule, self.remove, seen, hits)
-        self._update_active()
         return self.active_rules[number]
 
     def remove(self, number: int) -> None:
         """Deactivate a rule, for requests that come from now on."""
         self.active_rules.pop(number, None)
-        self._update_active()
 
     def clear(self) -> None:
         """Remove all rules."""
         self.active_rules.clear()
-        self._update_active()
 
     def record(self) -> RequestLog:
         """Log requests from now on."""
         if self.log is None:
             self.log = RequestLog()
-        self._update_active()
         return self.log
 
-    def _update_active(self) -> None:
-        self.is_active = bool(self.active_rules or self._muted or self.log is not None)
+    @property
+    def is_active(self) -> bool:
+        """Whether requests have to pass through the injector."""
+        return bool(self.active_rules or self._muted or self.log is not None)
 
     # -- the machine -------------------------------------------------------------------------------------------------
 
     def handle(self, connection: ConnectionContext, received: Received, now: float) -> PendingResponse:
         """Handle one request in the broker's place."""
         if self.log is not None:
-            self.log.add(connection, received, now + self.broker.epoch_offset, self.topic_name)
+            self.log.add(connection, received, self._epoch_s(), self.topic_name)
             self.on_change()
         applied = self._applying_rules(connection, received)
-        muted_until = self._muted.pop(connection, None) if self._muted else None
-        if not applied and muted_until is None:
-            return self.broker.handle_now(connection, received, now)
+        muted_until = self._muted.pop(connection, now)
+        if not applied and muted_until <= now:
+            return self._handle(connection, received, now)
+        key, version = _api_of(received)
         for each in applied:
-            log.info("%r: applying fault %s to %s", connection, each.rule, _describe(received))
+            api = NAMES.get(key, str(key))
+            log.info(
+                "%r: applying fault %s to %s v%d of %s", connection, each.rule, api, version, received.client_id
+            )
         if applied:
             self.on_change()
         interceptor = FaultInterceptor(self, connection, received, applied)
-        begin_at = now + sum(rule.seconds for rule in interceptor.having("before", "delay"))
-        if muted_until is not None:
-            begin_at = max(begin_at, muted_until)
-            self._update_active()
-        if begin_at > now:
-            self._delayed_counts[connection] = self._delayed_counts.get(connection, 0) + 1
-            self._timers.push(begin_at, lambda: self._begin_delayed(interceptor))
-        else:
-            interceptor.begin()
+        self._run(interceptor.steps(muted_until))
         return interceptor.reply
+
+    def _run(self, steps: Iterator[float | PendingResponse]) -> None:
+        """Go on with a request until it waits for something."""
+        for wait in steps:
+            if isinstance(wait, PendingResponse):
+                if not wait.done:
+                    wait.call_when_done(lambda _: self._run(steps))
+                    return
+            elif wait > self.now():
+                self._timers.push(wait, lambda: self._run(steps))
+                return
 
     def _applying_rules(self, connection: ConnectionContext, received: Received) -> list[ActiveRule]:
         """The rules that apply to a request, the oldest first, and counted."""
+        matching = [each for each in self.active_rules.values() if each.matches(connection, received, self._targets)]
         applied: list[ActiveRule] = []
         is_over = False
-        for each in [
-            each for each in self.active_rules.values() if matches(each.rule, connection, received, self._targets)
-        ]:
-            would_end = can_end_request(each.rule)
-            if each.applies(is_over and would_end):
+        for each in matching:
+            can_end = each.rule.when == "before" and each.rule.action in _ENDING
+            if each.applies(is_over and can_end):
                 applied.append(each)
-                is_over = is_over or (would_end and ends_whole_request(each.rule, received))
+                is_over = is_over or (can_end and self._ends_whole(each.rule, received))
         return applied
+
+    def _ends_whole(self, rule: Rule, received: Received) -> bool:
+        """Of a rule that can end a request: whether it ends the whole of it."""
+        if rule.action != "answer":
+            return True
+        return isinstance(received, ReceivedRequest) and (
+            rule.response is not None or self.error_response(rule, received).is_whole
+        )
 
     def tick(self, now: float) -> None:
         """Do what is due."""
@@ -560,97 +508,63 @@ class FaultInjector(FaultRuleBuilder[ActiveRule]):
         """When to call :meth:`tick` next, in monotonic s."""
         return self._timers.next_when()
 
-    def disconnected(self, connection: ConnectionContext) -> None:
-        """A connection has ended. Its delayed requests are handled all the same, as by a broker that has read them."""
-        self._muted.pop(connection, None)
-        if connection in self._delayed_counts:
-            self._disconnected.add(connection)
-
-    def _begin_delayed(self, interceptor: FaultInterceptor) -> None:
-        connection = interceptor.connection
-        interceptor.begin()
-        self._delayed_counts[connection] -= 1
-        if not self._delayed_counts[connection]:
-            del self._delayed_counts[connection]
-            if connection in self._disconnected:
-                self._disconnected.discard(connection)
-                self.broker.disconnected(connection, self.broker.now)
-
-    # -- matching ---------------------------------------------------------------------------------------------------
-
-    def _targets(self, received: ReceivedRequest) -> list[Target]:
-        """The topics and partitions of a request: named ones, those of its fetch session, or all topics of Metadata."""
-        request = received.request
-        found = list(targets(request, self.topic_name))
-        if isinstance(request, MetadataRequest):
-            all_of_them: object = [] if received.version == 0 else None
-            if request.topics == all_of_them:
-                found += [Target(topic.name, None) for topic in self.broker.metadata]
-        for each in self._session_partitions(request):
-            name = each.topic or self.topic_name(each.topic_id)
-            if name is not None:
-                found.append(Target(name, each.number))
-        return found
-
-    def _session_partitions(self, request: Request[Any]) -> list[_SessionPartition]:
-        """The partitions that a fetch has in its session."""
-        broker = self.broker
-        if isinstance(request, FetchRequest) and request.session_epoch > 0:
-            session = broker.fetch_sessions.get(request.session_id)
-            wanted = session.partitions.values() if session is not None else ()
-            return [_SessionPartition(one.topic_id, one.topic, one.number) for one in wanted]
-        if isinstance(request, ShareFetchRequest) and request.share_session_epoch > 0:
-            shared = broker.sessions.get(request.group_id or "", request.member_id or "")
-            return [_SessionPartition(topic_id, "", number) for topic_id, number in shared.partitions] if shared else []
-        return []
+    # -- what a request is about -------------------------------------------------------------------------------------
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """The topic of this id."""
-        topic = self.broker.metadata.topic_by_id(topic_id)
+        topic = self._metadata.topic_by_id(topic_id)
         return topic.name if topic is not None else None
 
-    # -- for interceptors
-    # ------------------------------------------------------------------------------------------------
+    def error_response(self, rule: Rule, received: ReceivedRequest) -> ErrorResponse:
+        """The error code of a rule as the response to a request."""
+        return ErrorResponse(rule, received.request, received.version, self.topic_name, self._completed(received))
 
-    def call_later(self, seconds: float, do: Callable[[], None]) -> None:
-        """Call ``do`` after so many seconds."""
-        self._timers.push(self.broker.now + seconds, do)
+    def _targets(self, received: ReceivedRequest) -> Iterable[Target]:
+        return targets(self._completed(received), self.topic_name)
+
+    def _completed(self, received: ReceivedRequest) -> Any:
+        """The request with what it does not name: all topics of Metadata, or the partitions of its fetch session. It is
+        never encoded, so that partitions of either kind of session are those of a FetchRequest here."""
+        request: Any = received.request
+        remembered: list[tuple[UUID, str, int]] = []
+        if isinstance(request, MetadataRequest) and request.topics == ([] if received.version == 0 else None):
+            names = [topic.name for topic in self._metadata]
+            return copy_with(request, topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names])
+        if isinstance(request, FetchRequest) and request.session_epoch > 0:
+            session = self._fetch_sessions.get(request.session_id)
+            partitions = session.partitions.values() if session is not None else ()
+            remembered = [(one.topic_id, one.topic, one.number) for one in partitions]
+        elif isinstance(request, ShareFetchRequest) and request.share_session_epoch > 0:
+            shared = self._share_sessions.get(request.group_id or "", request.member_id or "")
+            remembered = [(topic_id, "", number) for topic_id, number in shared.partitions] if shared else []
+        topics: dict[tuple[UUID, str], FetchRequest.FetchTopic] = {}
+        for topic_id, name, number in remembered:
+            topic = FetchRequest.FetchTopic(topic=name, topic_id=topic_id, partitions=[])
+            partition = FetchRequest.FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=0)
+            topics.setdefault((topic_id, name), topic).partitions.append(partition)
+        return copy_with(request, topics=[*request.topics, *topics.values()]) if topics else request
+
+    # -- for interceptors --------------------------------------------------------------------------------------------
+
+    def handle_now(self, connection: ConnectionContext, received: Received) -> PendingResponse:
+        """Let the broker handle a request; if it was delayed until its connection had ended, all the same, as by a
+        broker that has read it."""
+        inner = self._handle(connection, received, self.now())
+        if connection.is_closed:
+            self._disconnected(connection, self.now())
+        return inner
 
     def mute(self, connection: ConnectionContext, seconds: float) -> None:
-        """Delay the connection's next request until so many seconds have passed. Expired entries are removed here too,
-        as a connection may have ended meanwhile."""
-        now = self.broker.now
-        self._muted = {one: until for one, until in self._muted.items() if until > now}
-        self._muted[connection] = now + seconds
-        self._timers.push(now + seconds, self._unmute)
-        self._update_active()
+        """Delay the connection's next request until so many seconds have passed."""
+        until = self._muted[connection] = self.now() + seconds
+        self._timers.push(until, self._unmute)
 
     def _unmute(self) -> None:
-        now = self.broker.now
+        now = self.now()
         self._muted = {one: until for one, until in self._muted.items() if until > now}
-        self._update_active()
 
     def kill_process(self) -> None:
         """End the broker's process, for a rule with the action kill."""
         assert self._kill_process is not None
         log.info("killing the broker: a fault rule says so")
         self._kill_process()
-
-    def with_session(self, request: Request[Any]) -> Request[Any]:
-        """A fetch with all partitions of its session in it, for an error response about them."""
-        topics: dict[Any, Any] = {}
-        for topic_id, name, number in self._session_partitions(request):
-            if isinstance(request, FetchRequest):
-                topic: Any = FetchRequest.FetchTopic(topic=name, topic_id=topic_id, partitions=[])
-                one: Any = FetchRequest.FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=0)
-            else:
-                topic = ShareFetchRequest.FetchTopic(topic_id=topic_id, partitions=[])
-                one = ShareFetchRequest.FetchPartition(partition_index=number, acknowledgement_batches=[])
-            topics.setdefault((topic_id, name), topic).partitions.append(one)
-        return copy_with(request, topics=list(topics.values())) if topics else request
-
-
-def _describe(received: Received) -> str:
-    if isinstance(received, ReceivedRequest):
-        return f"{type(received.request).__name__} v{received.version} of {received.client_id}"
-    return f"API {received.api_key} v{received.api_version} of {received.client_id}"

@@ -2,11 +2,8 @@
 
 :class:`FaultRuleBuilder` has the calls; their meaning is documented in the package's docstring. :func:`make_rule`
 checks everything that can be known beforehand and raises IllegalArgumentError; a :class:`Rule` can be carried out,
-which is ``injector.py``'s job. Rules are sent as JSON to a broker in another process, with response messages as::
-
-    {"struct": "FetchResponse.PartitionData", "fields": {"error_code": 0, "records": {"bytes": "AAA="}, ...}}
-
-Fields with their default are left out. Only classes of the expected message's module are made from JSON.
+which is ``injector.py``'s job. Rules are sent as JSON to a broker in another process; of a response in a rule the
+schema says what is bytes (base64 in JSON), an id, or a structure.
 """
 
 from __future__ import annotations
@@ -15,97 +12,37 @@ import abc
 import base64
 import dataclasses
 import difflib
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from kafka.broker.faults.faulty_responses import has_error, is_answerable, names_partitions, names_topics
+from kafka.broker.faults.faulty_responses import error_levels, names_partitions, names_topics
 from kafka.errors import ERRORS_BY_CODE, BrokerResponseError, IllegalArgumentError
 from kafka.protocol.registry import NAMES, REGISTRY
-from kafka.wire.message import Message, Request, Response, Struct, fields_of
-
-M = TypeVar("M", bound=Message)
-
-
-def message_to_json(value: Struct) -> dict[str, Any]:
-    """A structure as dictionaries, lists, texts and numbers for ``json``."""
-    return {
-        "struct": type(value).__qualname__,
-        "fields": {name: _value_to_json(getattr(value, name)) for name in value.fields},
-    }
-
-
-def message_from_json(expected: type[M], plain: Mapping[str, Any]) -> M:
-    """The inverse of :func:`message_to_json`; IllegalArgumentError for another message."""
-    made = _struct_from_json(expected, plain)
-    if not isinstance(made, expected):
-        raise IllegalArgumentError(f"{type(made).__name__} is not a {expected.__name__}")
-    return made
-
-
-def _value_to_json(value: Any) -> Any:
-    if isinstance(value, Struct):
-        return message_to_json(value)
-    if isinstance(value, list):
-        if value and isinstance(value[0], (bytes, bytearray, memoryview)):
-            return {"bytes": base64.b64encode(b"".join(value)).decode()}
-        return [_value_to_json(each) for each in value]
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, UUID):
-        return {"uuid": str(value)}
-    return value
-
-
-def _struct_from_json(root: type[Message], plain: Mapping[str, Any]) -> Struct:
-    found: Any = sys.modules[root.__module__]
-    for part in str(plain["struct"]).split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, Struct) and found.__module__ == root.__module__):
-        raise IllegalArgumentError(f"{plain['struct']} is not a structure of {root.__name__}")
-    return found(**{name: _value_from_json(root, value) for name, value in plain["fields"].items()})
-
-
-def _value_from_json(root: type[Message], plain: Any) -> Any:
-    if isinstance(plain, list):
-        return [_value_from_json(root, each) for each in plain]
-    if isinstance(plain, dict):
-        if "struct" in plain:
-            return _struct_from_json(root, plain)
-        if "bytes" in plain:
-            return base64.b64decode(plain["bytes"])
-        if "uuid" in plain:
-            return UUID(plain["uuid"])
-    return plain
-
+from kafka.wire.message import FieldType, Request, Response, Struct, fields_of
 
 ANY: Final = "*"
 PRODUCE_KEY: Final = 0
+WITH_RECORDS: Final = frozenset({PRODUCE_KEY, 1, 78})
+"""Produce, and the APIs whose responses have record batches: Fetch, ShareFetch."""
 
 ApiName = str | int | type[Request[Any]]
+Api = ApiName | Sequence[ApiName]
 Error = int | str | type[BrokerResponseError]
 
 
-class Action(NamedTuple):
-    """An action of rules. ``whens``: the moments at which it can happen; the first is the default."""
-
-    whens: tuple[str, ...]
-    doc: str
-
-
-ACTIONS: Final[dict[str, Action]] = {
-    "answer": Action(("before", "after"), "an error code, or a response of one's own, instead of the broker's answer"),
-    "delay": Action(("after", "before"), "the answer (or the request) is late; seconds of the broker's clock"),
-    "drop": Action(("before", "after"), "no answer, ever; the connection stays, and nothing more on it is answered"),
-    "close": Action(("before", "after", "during"), "the connection ends"),
-    "corrupt": Action(("after",), "bytes of the record batches, or of the answer, are others"),
-    "truncate": Action(("after",), "a whole frame with only a part of the answer in it"),
-    "throttle": Action(("after",), "throttle_time_ms in the answer, and the connection is muted for so long (KIP-219)"),
-    "kill": Action(("before", "after", "during"), "the broker's process ends as by kill -9"),
+ACTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "answer": ("before", "after"),
+    "delay": ("after", "before"),
+    "drop": ("before", "after"),
+    "close": ("before", "after", "during"),
+    "corrupt": ("after",),
+    "truncate": ("after",),
+    "throttle": ("after",),
+    "kill": ("before", "after", "during"),
 }
-"""All actions, for checks and for the documentation."""
+"""Action -> the moments at which it can happen; the first is the default."""
 
 
 @dataclass(frozen=True)
@@ -151,139 +88,185 @@ class Rule:
         names = ", ".join(NAMES.get(key, str(key)) for key in self.apis) or ANY
         return f"{self.action}({', '.join([names, f'when={self.when!r}', *shown])})"
 
+    def selects_topic(self, topic: str | None) -> bool:
+        """Whether the topic is meant, or any."""
+        return self.topic is None or self.topic == topic
+
+    def selects_partition(self, number: int | None) -> bool:
+        """Whether the partition is meant, or any."""
+        return self.partition is None or self.partition == number
+
     def to_json(self) -> dict[str, Any]:
         """As what ``json`` takes."""
-        plain = {
-            each.name: getattr(self, each.name)
-            for each in dataclasses.fields(self)
-            if each.default is dataclasses.MISSING or getattr(self, each.name) != each.default
-        }
-        if self.response is not None:
-            plain["response"] = {"api": self.response.api_key, **message_to_json(self.response)}
-        return plain
+        response = self.response
+        return {**vars(self), "response": response and [response.api_key, _value_to_json(response)]}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Rule:
         """The inverse of :meth:`to_json`."""
-        values = dict(plain)
-        values["apis"] = tuple(values.get("apis", ()))
-        if values.get("versions") is not None:
-            values["versions"] = tuple(values["versions"])
-        response = values.get("response")
-        if response is not None:
-            values["response"] = message_from_json(REGISTRY[response["api"]].response, response)
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in plain.items()
+        }
+        if values["response"] is not None:
+            api_key, response = values["response"]
+            values["response"] = _value_from_json(FieldType("struct", REGISTRY[api_key].response, False), response)
         return cls(**values)
 
 
-def make_rule(action: str, api: ApiName | Sequence[ApiName], *, when: str | None = None, **values: Any) -> Rule:
+def _value_to_json(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return {name: _value_to_json(getattr(value, name)) for name in value.fields}
+    if isinstance(value, list) and not (value and isinstance(value[0], (bytes, bytearray, memoryview))):
+        return [_value_to_json(each) for each in value]
+    if isinstance(value, (list, bytes, bytearray, memoryview)):  # records may be a list of chunks
+        return base64.b64encode(b"".join(value) if isinstance(value, list) else value).decode()
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _value_from_json(expected: FieldType, plain: Any) -> Any:
+    if plain is None:
+        return None
+    if isinstance(plain, list):
+        return [_value_from_json(expected, each) for each in plain]
+    if expected.cls is not None:
+        return expected.cls(
+            **{field.name: _value_from_json(field.type, plain[field.name]) for field in fields_of(expected.cls)}
+        )
+    if expected.kind in ("bytes", "records"):
+        return base64.b64decode(plain)
+    return UUID(plain) if expected.kind == "uuid" else plain
+
+
+# -- checks ----------------------------------------------------------------------------------------------------------
+
+
+def make_rule(action: str, api: Api, *, when: str | None = None, **given: Any) -> Rule:
     """A valid rule. IllegalArgumentError."""
-    known = ACTIONS[action]
-    when = known.whens[0] if when is None else when
-    if when not in known.whens:
-        raise IllegalArgumentError(f"{action}: when is {' or '.join(map(repr, known.whens))}, not {when!r}")
+    whens = ACTIONS[action]
+    when = whens[0] if when is None else when
+    if when not in whens:
+        raise IllegalArgumentError(f"{action}: when is {' or '.join(map(repr, whens))}, not {when!r}")
     apis = _api_keys(api)
-    version = values.pop("version", None)
-    if version is not None:
-        values["versions"] = _versions(version)
-    peer = values.get("peer")
-    if peer is not None:
-        values["peer"] = str(peer)
-    if "error" in values:
-        values["error"] = _error_code(values["error"])
-    names = {each.name for each in dataclasses.fields(Rule)}
-    for name in values:
+    names = {each.name for each in dataclasses.fields(Rule)} - {"versions"} | {"version"}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
         if name not in names:
             raise IllegalArgumentError(f"{action}: there is no condition {name!r}{_did_you_mean(name, names)}")
+        name, convert = _CONVERSIONS.get(name, (name, lambda same: same))
+        values[name] = convert(value)
     rule = Rule(action, when, apis, **values)
-    _check(rule)
+    for field in dataclasses.fields(Rule):
+        value = getattr(rule, field.name)
+        text, is_valid = _CHECKS.get(field.name, ("", lambda _: True))
+        if value != field.default and not is_valid(value):
+            raise IllegalArgumentError(f"{action}: {text.format(field.name)}, not {value!r}")
+    chosen = [name for name in ("nth", "first", "every", "probability") if getattr(rule, name) is not None]
+    if len(chosen) > 1:
+        raise IllegalArgumentError(f"{action}: {' and '.join(chosen)} exclude one another")
+    if rule.keep is not None and action != "truncate" and when != "during":
+        raise IllegalArgumentError(f"{action}: keep needs when='during'")
+    for key in apis:
+        _check_api(rule, key)
     return rule
 
 
-def _check(rule: Rule) -> None:
-    """Check the conditions and parameters that do not depend on the API. IllegalArgumentError."""
-    chosen = [name for name in ("nth", "first", "every", "probability") if getattr(rule, name) is not None]
-    if len(chosen) > 1:
-        raise IllegalArgumentError(f"{rule.action}: {' and '.join(chosen)} exclude one another")
-    for name in ("nth", "first", "every", "count"):
-        _check_integer(rule, name, 1)
-    for name in ("topic", "client_id"):
-        if not isinstance(getattr(rule, name), (str, type(None))):
-            raise IllegalArgumentError(f"{rule.action}: {name} is a text, not {getattr(rule, name)!r}")
-    if isinstance(rule.seed, bool) or not isinstance(rule.seed, int):
-        raise IllegalArgumentError(f"{rule.action}: a seed is a whole number, not {rule.seed!r}")
-    for name in ("partition", "connection"):
-        _check_integer(rule, name, 0)
-    if rule.probability is not None and not 0 <= rule.probability <= 1:
-        raise IllegalArgumentError(f"{rule.action}: a probability is from 0 to 1, not {rule.probability!r}")
-    if not isinstance(rule.seconds, (int, float)) or not 0 <= rule.seconds < 10**9:
-        raise IllegalArgumentError(f"{rule.action}: seconds are a number from 0 on, not {rule.seconds!r}")
-    if rule.keep is not None:
-        is_number = isinstance(rule.keep, (int, float)) and not isinstance(rule.keep, bool)
-        if not is_number or rule.keep < 0 or (isinstance(rule.keep, float) and rule.keep >= 1):
-            raise IllegalArgumentError(
-                f"{rule.action}: keep is a number of bytes, or a part of the whole below 1, not {rule.keep!r}"
-            )
-    for key in rule.apis:
-        _check_api(rule, key)
+def _is_number(value: Any, *kinds: type) -> bool:
+    return isinstance(value, (int, *kinds)) and not isinstance(value, bool)
+
+
+def _versions(version: Any) -> tuple[int, int] | None:
+    if version is None:
+        return None
+    if _is_number(version):
+        return version, version
+    if isinstance(version, (tuple, list)) and len(version) == 2 and all(isinstance(one, int) for one in version):
+        low, high = version
+        if low <= high:
+            return low, high
+    raise IllegalArgumentError(f"version is a number, or two of them (from, to), not {version!r}")
+
+
+def _error_code(error: Any) -> int:
+    if isinstance(error, type) and issubclass(error, BrokerResponseError) and error.errno is not None:
+        return int(error.errno)
+    if _is_number(error) and -1 <= error < 1 << 15:
+        return int(error)
+    if isinstance(error, str):
+        codes = {each.message: code for code, each in ERRORS_BY_CODE.items()}
+        if error in codes:
+            return codes[error]
+        raise IllegalArgumentError(f"no error of Kafka's is called {error!r}{_did_you_mean(error, codes)}")
+    raise IllegalArgumentError(f"an error is a code, Kafka's name of it or its class, not {error!r}")
+
+
+_CONVERSIONS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "version": ("versions", _versions),
+    "peer": ("peer", lambda peer: None if peer is None else str(peer)),
+    "error": ("error", _error_code),
+}
+"""Argument -> field of the rule, and the function that makes the one of the other."""
+
+_FROM_1: Final = ("{} is a whole number from 1 on", lambda value: _is_number(value) and value >= 1)
+_FROM_0: Final = ("{} is a whole number from 0 on", lambda value: _is_number(value) and value >= 0)
+_TEXT: Final = ("{} is a text", lambda value: isinstance(value, str))
+
+_CHECKS: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "nth": _FROM_1,
+    "first": _FROM_1,
+    "every": _FROM_1,
+    "count": _FROM_1,
+    "partition": _FROM_0,
+    "connection": _FROM_0,
+    "topic": _TEXT,
+    "client_id": _TEXT,
+    "seed": ("a seed is a whole number", _is_number),
+    "probability": ("a probability is from 0 to 1", lambda value: _is_number(value, float) and 0 <= value <= 1),
+    "seconds": ("seconds are a number from 0 on", lambda value: _is_number(value, float) and 0 <= value < 10**9),
+    "keep": (
+        "keep is a number of bytes, or a part of the whole below 1",
+        lambda value: _is_number(value, float) and value >= 0 and not (isinstance(value, float) and value >= 1),
+    ),
+}
+"""Field of a rule -> what its values are, and a function that says whether one is that."""
 
 
 def _check_api(rule: Rule, key: int) -> None:
     """Check that the rule can apply to this API. IllegalArgumentError."""
-    name = NAMES[key]
+    action, name = rule.action, NAMES[key]
     if key not in REGISTRY:
-        if rule.action in ("answer", "corrupt", "throttle") or rule.topic is not None or rule.partition is not None:
-            raise IllegalArgumentError(f"{rule.action}: the broker does not know what is in {name}; drop it or close")
+        if action in ("answer", "corrupt", "throttle") or rule.topic is not None or rule.partition is not None:
+            raise IllegalArgumentError(f"{action}: the broker does not know what is in {name}; drop it or close")
         return
-    api = REGISTRY[key]
-    if rule.versions is not None and not (
-        rule.versions[0] <= api.max_version and rule.versions[1] >= api.min_version
-    ):
-        raise IllegalArgumentError(
-            f"{name} has versions {api.min_version} to {api.max_version}, not {_version_range(rule.versions)}"
-        )
-    if rule.topic is not None and not names_topics(api.request):
-        raise IllegalArgumentError(f"{rule.action}: {name} names no topics")
-    if rule.partition is not None and not names_partitions(api.request):
-        raise IllegalArgumentError(f"{rule.action}: {name} names no partitions")
-    if rule.action == "answer":
-        _check_answer(rule, key)
-    if rule.action == "throttle" and "throttle_time_ms" not in api.response.fields:
-        raise IllegalArgumentError(f"throttle: the answer to {name} has no throttle_time_ms")
-    if rule.action == "corrupt" and rule.records and key != PRODUCE_KEY and not has_records(api.response):
-        raise IllegalArgumentError(f"corrupt: {name} carries no records; say what='answer'")
-
-
-def _check_answer(rule: Rule, key: int) -> None:
-    api = REGISTRY[key]
-    if rule.response is not None:
-        if type(rule.response) is not api.response:
-            raise IllegalArgumentError(
-                f"answer: {api.name} is answered with {api.response.__name__}, not {type(rule.response).__name__}"
-            )
-        if rule.topic is not None or rule.partition is not None:
-            return
-    elif not has_error(api.response):
-        raise IllegalArgumentError(f"answer: the answer to {api.name} has no error code; give a response")
-    elif not is_answerable(api.response, partition=rule.partition is not None, topic=rule.topic is not None):
-        raise IllegalArgumentError(f"answer: the answer to {api.name} has no error code for each partition")
-
-
-def has_records(response: type[Response]) -> bool:
-    """Whether the response has record batches."""
-    return any(
-        inner.type.kind == "records"
-        for outer in fields_of(response)
-        if outer.type.cls is not None
-        for middle in fields_of(outer.type.cls)
-        if middle.type.cls is not None
-        for inner in fields_of(middle.type.cls)
+    api, response = REGISTRY[key], rule.response
+    low, high = rule.versions or (api.min_version, api.max_version)
+    wanted = low if low == high else f"{low} to {high}"
+    of_topic, of_partition = rule.topic is not None, rule.partition is not None
+    is_error = action == "answer" and response is None
+    levels = error_levels(api.response)
+    refuses_topics = any(level.path for level in levels)
+    refuses_partitions = any("partition" in level.subjects for level in levels)
+    is_refusable = refuses_partitions if of_partition else refuses_topics or not of_topic
+    is_other = response is not None and type(response) is not api.response
+    types = f"{api.response.__name__}, not {type(response).__name__}"
+    its_answer = f"{action}: the answer to {name}"
+    has_throttle = "throttle_time_ms" in api.response.fields
+    has_records = key in WITH_RECORDS or not rule.records
+    objections = (
+        (
+            low > api.max_version or high < api.min_version,
+            f"{name} has versions {api.min_version} to {api.max_version}, not {wanted}",
+        ),
+        (of_topic and not names_topics(api.request), f"{action}: {name} names no topics"),
+        (of_partition and not names_partitions(api.request), f"{action}: {name} names no partitions"),
+        (is_other, f"{action}: {name} is answered with {types}"),
+        (is_error and not levels, f"{its_answer} has no error code; give a response"),
+        (is_error and not is_refusable, f"{its_answer} has no error code for each partition"),
+        (action == "throttle" and not has_throttle, f"{its_answer} has no throttle_time_ms"),
+        (action == "corrupt" and not has_records, f"{action}: {name} carries no records; say what='answer'"),
     )
-
-
-def _check_integer(rule: Rule, name: str, least: int) -> None:
-    value = getattr(rule, name)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-        raise IllegalArgumentError(f"{rule.action}: {name} is a whole number from {least} on, not {value!r}")
+    for is_wrong, text in objections:
+        if is_wrong:
+            raise IllegalArgumentError(text)
 
 
 def api_name(api: ApiName) -> str:
@@ -291,7 +274,7 @@ def api_name(api: ApiName) -> str:
     return NAMES[_api_key(api)]
 
 
-def _api_keys(api: ApiName | Sequence[ApiName]) -> tuple[int, ...]:
+def _api_keys(api: Api) -> tuple[int, ...]:
     if api == ANY:
         return ()
     if isinstance(api, (list, tuple, set, frozenset)):
@@ -304,9 +287,9 @@ def _api_keys(api: ApiName | Sequence[ApiName]) -> tuple[int, ...]:
 def _api_key(api: Any) -> int:
     if isinstance(api, type) and issubclass(api, Request):
         return api.api_key
-    if isinstance(api, int) and not isinstance(api, bool):
+    if _is_number(api):
         if api in NAMES:
-            return api
+            return int(api)
         raise IllegalArgumentError(f"no API has the key {api}")
     if isinstance(api, str):
         wanted = api.removesuffix("Request").lower()
@@ -317,40 +300,14 @@ def _api_key(api: Any) -> int:
     raise IllegalArgumentError(f"an API is a name, a key or a class of requests, not {api!r}")
 
 
-def _versions(version: Any) -> tuple[int, int]:
-    if isinstance(version, int) and not isinstance(version, bool):
-        return version, version
-    if isinstance(version, (tuple, list)) and len(version) == 2 and all(isinstance(one, int) for one in version):
-        low, high = version
-        if low <= high:
-            return low, high
-    raise IllegalArgumentError(f"version is a number, or two of them (from, to), not {version!r}")
-
-
-def _error_code(error: Any) -> int:
-    if isinstance(error, type) and issubclass(error, BrokerResponseError) and error.errno is not None:
-        return int(error.errno)
-    if isinstance(error, int) and not isinstance(error, bool) and -1 <= error < 1 << 15:
-        return error
-    if isinstance(error, str):
-        codes = {each.message: code for code, each in ERRORS_BY_CODE.items()}
-        if error in codes:
-            return codes[error]
-        raise IllegalArgumentError(f"no error of Kafka's is called {error!r}{_did_you_mean(error, codes)}")
-    raise IllegalArgumentError(f"an error is a code, Kafka's name of it or its class, not {error!r}")
-
-
 def _did_you_mean(word: str, words: Iterable[str]) -> str:
     found = difflib.get_close_matches(word, list(words), 1, 0.5)
     return f"; did you mean {found[0]}?" if found else ""
 
 
-def _version_range(versions: tuple[int, int]) -> str:
-    return str(versions[0]) if versions[0] == versions[1] else f"{versions[0]} to {versions[1]}"
-
+# -- calls -----------------------------------------------------------------------------------------------------------
 
 H = TypeVar("H")
-Api = ApiName | Sequence[ApiName]
 
 
 class FaultRuleBuilder(abc.ABC, Generic[H]):
@@ -365,9 +322,8 @@ class FaultRuleBuilder(abc.ABC, Generic[H]):
         """Answer with an error (code, class or Kafka's name) or with a response, instead of handling the request
         (``when="before"``, the default) or although it was handled (``"after"``). Produce with acks=0 has no answer:
         its connection ends, as Kafka's does."""
-        if isinstance(answer, Response):
-            return self.add(make_rule("answer", api, when=when, response=answer, **match))
-        return self.add(make_rule("answer", api, when=when, error=answer, **match))
+        match["response" if isinstance(answer, Response) else "error"] = answer
+        return self.add(make_rule("answer", api, when=when, **match))
 
     def delay(self, api: Api, seconds: float, *, when: str | None = None, **match: Any) -> H:
         """Let the answer be late (``when="after"``, the default), or the request itself (``"before"``: it is handled
@@ -385,14 +341,10 @@ class FaultRuleBuilder(abc.ABC, Generic[H]):
         """End the connection: ``"before"`` handling (default); ``"after"``, when the acknowledgement is lost; or
         ``"during"`` the writing of the answer, of which ``keep`` arrives (bytes, or a part; the half by default).
         ``reset``: by a reset instead of an orderly end."""
-        if keep is not None and when != "during":
-            raise IllegalArgumentError("close: keep needs when='during'")
         return self.add(make_rule("close", api, when=when, reset=reset, keep=keep, **match))
 
     def kill(self, api: Api, *, when: str | None = None, keep: float | None = None, **match: Any) -> H:
         """End the broker's process as ``kill -9`` does: at the same moments as :meth:`close`."""
-        if keep is not None and when != "during":
-            raise IllegalArgumentError("kill: keep needs when='during'")
         return self.add(make_rule("kill", api, when=when, keep=keep, **match))
 
     def corrupt(self, api: Api, *, what: str = "records", count: int = 1, **match: Any) -> H:
