@@ -6,12 +6,11 @@ One JSON object a line, both ways; never pickles, so that the peer can send only
     <- {"id": 7, "is": null}                 or  {"id": 7, "error": "one line"}
     <- {"hits": {"1": [4, 2]}}               unasked: rule 1 has matched 4 requests and was applied twice
 
-A command that waits (``wait_hits``, ``wait_requests``) is answered when its condition holds, or is withdrawn by
-``forget``. The loop watches the descriptor, so all commands run on the loop's thread, between requests. A broker
-carries out the commands up to ``serve`` before it serves: rules from before a restart are active before the first
-request.
+A command that waits (``WAITING``) is answered when its condition holds, or is withdrawn by ``forget``. The loop watches
+the descriptor, so all commands run on the loop's thread, between requests. A broker carries out the commands up to
+``serve`` before it serves: rules from before a restart are active before the first request.
 
-A new command is a method and its row in ``COMMANDS``; its caller is in ``kafka/testing``.
+A new command is a row in ``ControlChannel``'s table; its caller is in ``kafka/testing``.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from kafka.broker.broker import Broker
-from kafka.broker.faults import Rule, SeenRequest
-from kafka.broker.responses import ConnectionContext
+from kafka.broker.faults import Rule
+from kafka.broker.handlers.share import partition_offset
 from kafka.broker.server import BrokerServer
-from kafka.broker.telemetry import ClientTelemetry, TelemetryPush
+from kafka.broker.telemetry import KIND, ClientTelemetry, check_client_metrics
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.net.clock import AdjustableClock
 from kafka.net.loop import Loop
-from kafka.protocol.framing import ReceivedRequest
-from kafka.protocol.share import DescribeShareGroupOffsetsRequest
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +41,8 @@ READ_BYTES: Final = 65536
 MOST_STEPS: Final = 10_000
 """The most steps of one ``advance``, in case a timer sets itself again and again."""
 
-
-class _Deferred(Exception):  # noqa: N818  # control flow, not an error
-    """The command is answered later, when its condition holds."""
+WAITING: Final = frozenset({"hits", "requests", "pushes", "is_drained"})
+"""Commands that wait as long as their result is None."""
 
 
 class ControlChannel:
@@ -68,6 +66,30 @@ class ControlChannel:
         self._server = server
         self._loop = loop
         self._clock = clock
+        self._faults = broker.faults
+        self._log = self._faults.record()
+        self._commands: dict[str, Callable[..., Any]] = {
+            "serve": self._serve,
+            "forget": self._forget,
+            "add": self._add,
+            "remove": self._remove,
+            "hits": self._hits,
+            "requests": self._requests,
+            "request_count": lambda: self._log.count,
+            "forget_requests": self._log.clear,
+            "advance": self._advance,
+            "freeze": clock.freeze,
+            "unfreeze": self._unfreeze,
+            "now": lambda: (clock.monotonic(), clock.time()),
+            "pause": self._pause,
+            "disconnect_all": server.disconnect_all,
+            "refuse": server.refuse_connections,
+            "is_drained": self._is_drained,
+            "subscribe_metrics": self._subscribe_metrics,
+            "metrics_as_delta": lambda is_delta: self._telemetry.use_delta(is_delta),
+            "pushes": self._pushes,
+        }
+        """Name -> function; its arguments are those of the command."""
         self._data = b""
         self._is_paused = False
         self._is_serving = False
@@ -76,8 +98,6 @@ class ControlChannel:
         self._reported: dict[int, tuple[int, int]] = {}
         self._waiting: dict[int, Callable[[], Any]] = {}
         """Id of a waiting command -> a function that returns its answer, or None as long as there is none."""
-        self._faults = broker.faults
-        self._log = self._faults.record()
         self._faults.attach(self._schedule_report, self._kill_process if is_process else None)
         # Blocking: wait_for_serve() reads it before the loop runs.
         sock.setblocking(True)
@@ -94,7 +114,7 @@ class ControlChannel:
         self._watch.close()
         self._sock.close()
 
-    # -- input and output----------------------------------------------------------------------------------------------
+    # -- input and output ---------------------------------------------------------------------------------------------
 
     def _readable(self) -> None:
         self._receive()
@@ -115,16 +135,19 @@ class ControlChannel:
             self._do(json.loads(line))
 
     def _do(self, command: dict[str, Any]) -> None:
-        number = command["id"]
+        """Carry out a command and answer it, unless it waits."""
+        number, name = command["id"], command["do"]
         answer: dict[str, Any] = {"id": number}
         try:
-            answer["is"] = COMMANDS[command["do"]](self, **{"id": number, **command.get("with", {})})
-        except _Deferred:
-            return
+            attempt = partial(self._commands[name], **command["with"])
+            answer["is"] = attempt()
+            if answer["is"] is None and name in WAITING:
+                self._waiting[number] = attempt
+                return
         except KafkaError as error:
             answer["error"] = str(error.args[0]) if error.args else str(error)
         except Exception as error:
-            log.exception("the control command %s failed", command.get("do"))
+            log.exception("the control command %s failed", name)
             answer["error"] = f"{type(error).__name__}: {error}"
         self._send(answer)
 
@@ -140,11 +163,11 @@ class ControlChannel:
     def _report(self) -> None:
         """Send changed counts, and answer commands whose condition holds now."""
         self._is_report_scheduled = False
-        changed = {}
-        for number, each in self._faults.active_rules.items():
-            if self._reported.get(number) != (each.seen, each.hits):
-                self._reported[number] = changed[number] = (each.seen, each.hits)
-        messages: list[dict[str, Any]] = [{"hits": changed}] if changed else []
+        messages: list[dict[str, Any]] = []
+        counts = {number: (each.seen, each.hits) for number, each in self._faults.active_rules.items()}
+        if counts != self._reported:
+            self._reported = counts
+            messages.append({"hits": counts})
         for number, attempt in list(self._waiting.items()):
             found = attempt()
             if found is not None:
@@ -153,55 +176,50 @@ class ControlChannel:
         if messages:
             self._send(*messages)
 
+    # -- commands ----------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        self._is_serving = True
+
+    def _forget(self, what: int) -> None:
+        self._waiting.pop(what, None)
+
+    def _pause(self, is_paused: bool) -> None:
+        self._is_paused = is_paused
+
     def _kill_process(self) -> None:
         self._report()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    # -- commands ----------------------------------------------------------------------------------------------------
-
-    def serve(self, id: int) -> None:
-        self._is_serving = True
-
-    def add(self, id: int, number: int, rule: dict[str, Any], seen: int = 0, hits: int = 0) -> None:
-        self._reported[number] = (seen, hits)
+    def _add(self, number: int, rule: dict[str, Any], seen: int = 0, hits: int = 0) -> None:
         self._faults.add(Rule.from_json(rule), number, seen, hits)
 
-    def remove(self, id: int, number: int) -> tuple[int, int]:
-        counts = self.hits(id, number)
+    def _remove(self, number: int) -> tuple[int, int] | None:
+        counts = self._hits(number)
         self._faults.remove(number)
         return counts
 
-    def clear(self, id: int) -> None:
-        self._faults.clear()
-
-    def hits(self, id: int, number: int) -> tuple[int, int]:
+    def _hits(self, number: int, count: int = 0) -> tuple[int, int] | None:
+        """A rule's counts, when it was applied ``count`` times."""
         each = self._faults.active_rules.get(number)
-        return (each.seen, each.hits) if each is not None else self._reported.get(number, (0, 0))
+        seen, hits = (each.seen, each.hits) if each is not None else (0, 0)
+        return (seen, hits) if hits >= count else None
 
-    def wait_hits(self, id: int, number: int, count: int) -> bool:
-        return bool(self._when(id, lambda: True if self.hits(id, number)[1] >= count else None))
+    def _requests(self, count: int = 0, after: int = 0, **match: Any) -> list[Any] | None:
+        """The matching requests whose number is above ``after``, when there are ``count``."""
+        found = [each.to_json() for each in self._log.requests if each.number > after and _matches(each, match)]
+        return found if len(found) >= count else None
 
-    def requests(self, id: int, **match: Any) -> list[Any]:
-        return [each.to_json() for each in self._matching(**match)]
+    def _pushes(
+        self, count: int = 0, client_instance_id: str | None = None, **match: Any
+    ) -> list[Any] | None:
+        """The matching pushes, the oldest first, when there are ``count``."""
+        match["client_instance_id"] = client_instance_id and UUID(client_instance_id)
+        pushes = [each for kept in self._telemetry.pushes.values() for each in kept if _matches(each, match)]
+        found = [each.to_json() for each in sorted(pushes, key=lambda each: each.at)]
+        return found if len(found) >= count else None
 
-    def request_count(self, id: int) -> int:
-        return self._log.count
-
-    def wait_requests(self, id: int, count: int, **match: Any) -> list[Any]:
-        def attempt() -> list[Any] | None:
-            found = self._matching(**match)
-            return [each.to_json() for each in found] if len(found) >= count else None
-
-        found: list[Any] = self._when(id, attempt)
-        return found
-
-    def forget_requests(self, id: int) -> None:
-        self._log.clear()
-
-    def forget(self, id: int, what: int) -> None:
-        self._waiting.pop(what, None)
-
-    def advance(self, id: int, seconds: float) -> None:
+    def _advance(self, seconds: float) -> None:
         """Advance the clock from deadline to deadline, so that timers run in order and at their time."""
         clock, server = self._clock, self._server
         was_frozen = clock.is_frozen
@@ -217,127 +235,41 @@ class ControlChannel:
         if not was_frozen:
             clock.resume()
 
-    def freeze(self, id: int) -> None:
-        self._clock.freeze()
-
-    def unfreeze(self, id: int) -> None:
+    def _unfreeze(self) -> None:
         self._clock.resume()
         self._server.end_turn()
 
-    def now(self, id: int) -> tuple[float, float]:
-        return self._clock.monotonic(), self._clock.time()
+    def _is_drained(self, shares: list[tuple[str, str]]) -> bool | None:
+        """Whether the share groups have no lag, or None. ``shares``: (group, topic)."""
+        return None if any(self._lag(group, topic) for group, topic in shares) else True
 
-    def pause(self, id: int) -> None:
-        self._is_paused = True
+    def _lag(self, group_id: str, name: str) -> int:
+        """The share group's lag in the topic; 0 when there is no such topic."""
+        broker, lag = self._broker, 0
+        topic = broker.metadata.topic(name)
+        if topic is None:
+            return 0
+        for number in range(topic.partitions):
+            found, log = partition_offset(broker, group_id, topic, number), broker.logs.log(topic, number)
+            lag += found.lag if found.start_offset >= 0 else log.end_offset - log.start_offset
+        return lag
 
-    def resume(self, id: int) -> None:
-        self._is_paused = False
-
-    def disconnect_all(self, id: int) -> int:
-        return self._server.disconnect_all()
-
-    def refuse(self, id: int, refuse: bool) -> None:
-        self._server.refuse_connections(refuse)
-
-    def wait_drained(self, id: int, shares: list[tuple[str, str]]) -> bool:
-        """``shares``: (group, topic)."""
-        return bool(self._when(id, lambda: None if any(self._lag(group, topic) for group, topic in shares) else True))
-
-    def subscribe_metrics(self, id: int, name: str, values: dict[str, str]) -> None:
+    def _subscribe_metrics(self, name: str, values: dict[str, str]) -> None:
         """Set a client metrics subscription; {}: remove it."""
-        from kafka.broker.telemetry import KIND, check_client_metrics
+        self._broker.metadata.set_config(KIND, name, check_client_metrics(name, values))
+        self._broker.flush_metadata()
+        self._telemetry.subscriptions_changed()
 
-        broker = self._broker
-        broker.metadata.set_config(KIND, name, check_client_metrics(name, values))
-        broker.flush_metadata()
-        self._telemetry().subscriptions_changed()
-
-    def metrics_as_delta(self, id: int, is_delta: bool) -> None:
-        self._telemetry().use_delta(is_delta)
-
-    def pushes(self, id: int, count: int = 0, **match: Any) -> list[Any]:
-        """The matching pushes, the oldest first; waits until there are ``count``."""
-
-        def attempt() -> list[Any] | None:
-            found = self._pushes(**match)
-            return [each.to_json() for each in found] if len(found) >= count else None
-
-        found: list[Any] = self._when(id, attempt)
-        return found
-
-    # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _when(self, id: int, attempt: Callable[[], Any]) -> Any:
-        found = attempt()
-        if found is None:
-            self._waiting[id] = attempt
-            raise _Deferred
-        return found
-
+    @property
     def _telemetry(self) -> ClientTelemetry:
         if self._broker.telemetry is None:
             raise IllegalStateError("the broker requests no client metrics: start it with telemetry=True")
         return self._broker.telemetry
 
-    def _pushes(
-        self, client_id: str | None = None, client_instance_id: str | None = None, is_terminating: bool | None = None
-    ) -> list[TelemetryPush]:
-        found = [
-            each
-            for kept in self._telemetry().pushes.values()
-            for each in kept
-            if client_id in (None, each.client_id)
-            and client_instance_id in (None, each.client_instance_id.hex)
-            and is_terminating in (None, each.is_terminating)
-        ]
-        return sorted(found, key=lambda each: each.at)
 
-    def _lag(self, group_id: str, name: str) -> int:
-        """The share group's lag in the topic; 0 when there is no such topic."""
-        broker = self._broker
-        topic = broker.metadata.topic(name)
-        if topic is None:
-            return 0
-        wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic(
-            topic_name=name, partitions=list(range(topic.partitions))
-        )
-        group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(
-            group_id=group_id, topics=[wanted]
-        )
-        request = DescribeShareGroupOffsetsRequest(groups=[group])
-        received = ReceivedRequest(request, request.max_version, 0, None)
-        answer: Any = broker.handle_now(ConnectionContext(), received, self._loop.time()).response
-        lag = 0
-        for found in answer.groups[0].topics[0].partitions if answer.groups[0].topics else ():
-            log = broker.logs.log(topic, found.partition_index)
-            lag += found.lag if found.start_offset >= 0 else log.end_offset - log.start_offset
-        return lag
-
-    def _matching(
-        self,
-        api: str | None = None,
-        client_id: str | None = None,
-        topic: str | None = None,
-        after: int = 0,
-    ) -> list[SeenRequest]:
-        """``after``: only requests whose number is above it."""
-        return [
-            each
-            for each in self._log.requests
-            if each.number > after
-            and (api is None or each.api == api)
-            and (client_id is None or each.client_id == client_id)
-            and (topic is None or topic in each.topics)
-        ]
-
-
-COMMANDS: Final[dict[str, Callable[..., Any]]] = {
-    name: getattr(ControlChannel, name)
-    for name in (
-        "serve", "add", "remove", "clear", "hits", "wait_hits", "requests", "request_count", "wait_requests",
-        "forget_requests", "forget", "advance", "freeze", "unfreeze", "now", "pause", "resume", "disconnect_all",
-        "refuse",
-        "wait_drained", "subscribe_metrics", "metrics_as_delta", "pushes",
+def _matches(each: Any, match: Mapping[str, Any]) -> bool:
+    """Whether a request or a push has these values; None: any."""
+    return all(
+        wanted is None or (wanted in each.topics if name == "topic" else getattr(each, name) == wanted)
+        for name, wanted in match.items()
     )
-}  # fmt: skip
-"""Name -> command."""

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.broker import LATEST, BrokerSecurity, find_release, open_private, prepare_directory, write_properties
@@ -38,58 +38,20 @@ from kafka.errors import (
 )
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
-from kafka.testing.instruments import BrokerClock, ControlConnection, Faults, PushedMetrics, Requests, running
+from kafka.testing.instruments import (
+    ANSWER_TIMEOUT_S,
+    BrokerClock,
+    BrokerGoneError,
+    ControlConnection,
+    Faults,
+    PushedMetrics,
+    Requests,
+)
 
 if TYPE_CHECKING:
     from kafka.broker import RunningBroker
 
 START_TIMEOUT_S = 30.0
-
-
-def launch(
-    data_dir: str,
-    log_path: str,
-    *,
-    port: int,
-    control_fd: int,
-    settings: Mapping[str, str],
-    fsync: str,
-    emulate: str,
-    security: BrokerSecurity | None,
-    arguments: Iterable[str],
-) -> subprocess.Popen[bytes]:
-    """Begin ``python -m kafka broker`` on the directory. What it says on stderr goes into ``log_path``.
-    EmbeddedBrokerError for a directory that cannot be made or trusted (``broker/private_files.py``)."""
-    try:
-        prepare_directory(data_dir)
-    except OSError as error:
-        raise EmbeddedBrokerError(f"cannot use the data directory {data_dir}: {error.strerror or error}") from error
-    command = [
-        sys.executable, "-m", "kafka", "broker", "--data-dir", data_dir,
-        "--port", str(port), "--fsync", fsync, "--log-level", "info", "--exit-with-stdin",
-        "--control-fd", str(control_fd), "--emulate", emulate,
-    ]  # fmt: skip
-    command += ["--settings", _secret_file(data_dir, "broker.properties", write_properties(settings))]
-    if security is not None:
-        users = "".join(f"{name}:{password}\n" for name, password in security.users.items())
-        if users:
-            command += ["--users", _secret_file(data_dir, "users", users)]
-    command += arguments
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    python_path = os.environ.get("PYTHONPATH")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([root, *([python_path] if python_path else [])]),
-    }
-    with open(log_path, "ab", opener=open_private) as log_file:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log_file,
-            env=environment,
-            pass_fds=(control_fd,),
-        )  # nothing is written to stdin: it ends with this process, whatever ends that, and the broker ends with it
 
 
 def next_line(process: subprocess.Popen[bytes]) -> str:
@@ -120,57 +82,6 @@ def _secret_file(directory: str, name: str, text: str) -> str:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     return path
-
-
-def ensure_topics(bootstrap: str, partition_counts: Mapping[str, int]) -> None:
-    """Create topics with so many partitions, except existing ones."""
-    topics = [NewTopic(name, partitions, 1) for name, partitions in partition_counts.items()]
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        for topic in admin.create_topics(topics, raise_errors=False)["topics"]:
-            if topic["error_code"] not in (0, TopicAlreadyExistsError.errno):
-                raise for_code(topic["error_code"])(f"topic {topic['name']}: {topic['error_message']}")
-
-
-def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[str, object]) -> None:
-    """Make a topic, with ``_`` for ``.`` in its settings' names."""
-    settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
-    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-        admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)], wait_for_metadata=True)
-
-
-def fill(bootstrap: str, topic: str, values: Iterable[bytes | str], partition: int | None) -> int:
-    """Write records with these values; returns their number."""
-    with KafkaProducer(bootstrap_servers=bootstrap) as producer:
-        futures = [
-            producer.send(topic, value.encode() if isinstance(value, str) else value, partition=partition)
-            for value in values
-        ]
-        producer.flush()
-        for future in futures:
-            future.get(0)
-    return len(futures)
-
-
-def records(bootstrap: str, topic: str, at_least: int, timeout_s: float) -> list[ConsumerRecord]:
-    """All committed records up to the current end, and at least so many, partition by partition."""
-    collected: list[ConsumerRecord] = []
-    give_up_at = time.monotonic() + timeout_s
-    consumer = KafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
-    with contextlib.closing(consumer):
-        partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
-        if not partitions:
-            raise UnknownTopicOrPartitionError(f"no topic {topic}")
-        consumer.assign(partitions)
-        consumer.seek_to_beginning(*partitions)
-        ends = consumer.end_offsets(partitions)
-        while len(collected) < at_least or any(consumer.position(each) < end for each, end in ends.items()):
-            left_s = give_up_at - time.monotonic()
-            if left_s <= 0:
-                wish = f"there are {len(collected)} records, not {at_least}," if at_least else "not all could be read"
-                raise KafkaTimeoutError(f"{topic}: {wish} after {timeout_s:g} s")
-            for batch in consumer.poll(timeout_ms=min(left_s, 1.0) * 1000).values():
-                collected += batch
-    return sorted(collected, key=lambda record: (record.partition, record.offset))
 
 
 READ_TIMEOUT_S = 60.0
@@ -235,13 +146,13 @@ class EmbeddedBroker:
         self.log_path = os.path.join(self.data_dir, "broker.log")
         """The file with the stderr of the broker's process."""
         self._channel: ControlConnection | None = None
-        self.faults = Faults(self._connected, can_kill=not in_process)
+        self.faults = Faults(self._ask, can_kill=not in_process)
         """Faults; see :mod:`kafka.broker.faults`."""
-        self.clock = BrokerClock(self._connected)
+        self.clock = BrokerClock(self._ask)
         """The broker's time, to be set forward or stopped."""
-        self.requests = Requests(self._connected)
+        self.requests = Requests(self._ask)
         """The requests since its start."""
-        self.pushed = PushedMetrics(self._connected)
+        self.pushed = PushedMetrics(self._ask)
         """The metrics that clients have pushed, and which they are asked for."""
 
     # -- where it is -------------------------------------------------------------------------------------------------
@@ -297,8 +208,7 @@ class EmbeddedBroker:
             raise
         self._channel = channel
         if self._wanted_topics:
-            ensure_topics(self.bootstrap, self._wanted_topics)
-            self._wanted_topics = {}
+            self._create_missing_topics()
         return self
 
     def stop(self) -> None:
@@ -343,7 +253,7 @@ class EmbeddedBroker:
     def pause(self) -> None:
         """Suspend it (SIGSTOP, for a process): connections stay open, it does not respond."""
         if self._running is not None:
-            running(self._connected).ask("pause")
+            self._ask("pause", is_paused=True)
         else:
             os.kill(self._own_process().pid, signal.SIGSTOP)
         self._is_paused = True
@@ -352,7 +262,7 @@ class EmbeddedBroker:
         """Let it go on after :meth:`pause`."""
         if self._is_paused:
             if self._running is not None:
-                running(self._connected).ask("resume")
+                self._ask("pause", is_paused=False)
             else:
                 os.kill(self._own_process().pid, signal.SIGCONT)
             self._is_paused = False
@@ -369,31 +279,58 @@ class EmbeddedBroker:
 
     def disconnect_all(self) -> int:
         """Reset all open connections; returns their number. New ones are accepted."""
-        return int(running(self._connected).ask("disconnect_all"))
+        return int(self._ask("disconnect_all"))
 
     def refuse_connections(self) -> None:
         """Close new connections at once from now on; open ones continue."""
-        running(self._connected).ask("refuse", refuse=True)
+        self._ask("refuse", refuse=True)
 
     def accept_connections(self) -> None:
         """Accept new connections again."""
-        running(self._connected).ask("refuse", refuse=False)
+        self._ask("refuse", refuse=False)
 
     # -- what is on it -----------------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, partitions: int = 1, **configs: object) -> str:
         """Create a topic; returns its name. ``configs``: settings with ``_`` for ``.``, as in ``retention_ms=1000``."""
-        create_topic(self._running_at(), name, partitions, configs)
+        settings = {key.replace("_", "."): str(value) for key, value in configs.items()}
+        with KafkaAdminClient(bootstrap_servers=self._running_at()) as admin:
+            admin.create_topics([NewTopic(name, partitions, 1, topic_configs=settings)], wait_for_metadata=True)
         return name
 
     def fill(self, topic: str, values: Iterable[bytes | str], *, partition: int | None = None) -> int:
         """Write records with these values, in their order if they go to one ``partition``; how many there were."""
-        return fill(self._running_at(), topic, values, partition)
+        with KafkaProducer(bootstrap_servers=self._running_at()) as producer:
+            futures = [
+                producer.send(topic, value.encode() if isinstance(value, str) else value, partition=partition)
+                for value in values
+            ]
+            producer.flush()
+            for future in futures:
+                future.get(0)
+        return len(futures)
 
     def records(self, topic: str, at_least: int = 0, timeout: float = READ_TIMEOUT_S) -> list[ConsumerRecord]:
         """All records of a topic that a reader of committed ones sees, partition by partition. With ``at_least``, waits
         until there are so many. KafkaTimeoutError."""
-        return records(self._running_at(), topic, at_least, timeout)
+        found: list[ConsumerRecord] = []
+        give_up_at = time.monotonic() + timeout
+        consumer = KafkaConsumer(bootstrap_servers=self._running_at(), isolation_level="read_committed")
+        with contextlib.closing(consumer):
+            wanted = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+            if not wanted:
+                raise UnknownTopicOrPartitionError(f"no topic {topic}")
+            consumer.assign(wanted)
+            consumer.seek_to_beginning(*wanted)
+            ends = consumer.end_offsets(wanted)
+            while len(found) < at_least or any(consumer.position(each) < end for each, end in ends.items()):
+                left_s = give_up_at - time.monotonic()
+                if left_s <= 0:
+                    wish = f"there are {len(found)} records, not {at_least}," if at_least else "not all could be read"
+                    raise KafkaTimeoutError(f"{topic}: {wish} after {timeout:g} s")
+                for batch in consumer.poll(timeout_ms=min(left_s, 1.0) * 1000).values():
+                    found += batch
+        return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def close(self) -> None:
         """Stop it, and remove a temporary directory."""
@@ -412,22 +349,27 @@ class EmbeddedBroker:
     def wait_drained(self, shares: Sequence[tuple[str, str]], timeout: float = READ_TIMEOUT_S) -> None:
         """Wait until the share groups have settled every record: ``shares`` are (group, topic). KafkaTimeoutError."""
         try:
-            running(self._connected).ask("wait_drained", timeout, shares=list(shares))
+            self._ask("is_drained", timeout, shares=list(shares))
         except KafkaTimeoutError:
             names = ", ".join(sorted({group for group, _ in shares}))
             raise KafkaTimeoutError(f"{names}: there are records left after {timeout:g} s") from None
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _connected(self) -> ControlConnection | None:
+    def _ask(self, command: str, timeout_s: float = ANSWER_TIMEOUT_S, **values: Any) -> Any:
+        """Have the broker carry out a command; BrokerGoneError when it is not running."""
+        return self._connected().ask(command, timeout_s, **values)
+
+    def _connected(self) -> ControlConnection:
         if self._is_paused and self._process is not None:
             raise IllegalStateError("the broker's process is paused: resume() it first")
-        channel = self._channel
-        return channel if channel is not None and channel.is_open else None
+        if self._channel is None or not self._channel.is_open:
+            raise BrokerGoneError("the broker is not running")
+        return self._channel
 
     def _running_at(self) -> str:
         """Its address; an error at once, and not at a client's time-out, if the broker is not running."""
-        running(self._connected)
+        self._connected()
         return self.bootstrap
 
     def _let_go(self) -> None:
@@ -435,6 +377,15 @@ class EmbeddedBroker:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.drain()
+
+    def _create_missing_topics(self) -> None:
+        """Make the topics of the first start, but for those that are there already."""
+        topics = [NewTopic(name, partitions, 1) for name, partitions in self._wanted_topics.items()]
+        with KafkaAdminClient(bootstrap_servers=self.bootstrap) as admin:
+            for topic in admin.create_topics(topics, raise_errors=False)["topics"]:
+                if topic["error_code"] not in (0, TopicAlreadyExistsError.errno):
+                    raise for_code(topic["error_code"])(f"topic {topic['name']}: {topic['error_message']}")
+        self._wanted_topics = {}
 
     def _start_thread(self, channel: ControlConnection) -> None:
         from kafka.broker import BrokerOptions, RunningBroker  # one in a process of its own needs them there alone
@@ -458,24 +409,41 @@ class EmbeddedBroker:
         self._thread.start()
 
     def _start_process(self, channel: ControlConnection) -> None:
-        self._process = launch(
-            self.data_dir,
-            self.log_path,
-            port=self._port,
-            control_fd=channel.theirs.fileno(),
-            settings=self._all_settings(),
-            fsync=self._fsync,
-            emulate=self._emulate,
-            security=self._security,
-            arguments=self._arguments,
-        )
+        """Begin ``python -m kafka broker`` on the directory. EmbeddedBrokerError for a directory that cannot be made or
+        trusted (``broker/private_files.py``)."""
+        data_dir, security, control_fd = self.data_dir, self._security, channel.theirs.fileno()
+        try:
+            prepare_directory(data_dir)
+        except OSError as error:
+            why = error.strerror or error
+            raise EmbeddedBrokerError(f"cannot use the data directory {data_dir}: {why}") from error
+        command = [
+            sys.executable, "-m", "kafka", "broker", "--data-dir", data_dir,
+            "--port", str(self._port), "--fsync", self._fsync, "--log-level", "info", "--exit-with-stdin",
+            "--control-fd", str(control_fd), "--emulate", self._emulate,
+            "--settings", _secret_file(data_dir, "broker.properties", write_properties(self._all_settings())),
+        ]  # fmt: skip
+        if security is not None and security.users:
+            users = "".join(f"{name}:{password}\n" for name, password in security.users.items())
+            command += ["--users", _secret_file(data_dir, "users", users)]
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+        with open(self.log_path, "ab", opener=open_private) as log_file:
+            self._process = process = subprocess.Popen(
+                [*command, *self._arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env={**os.environ, "PYTHONPATH": path},
+                pass_fds=(control_fd,),
+            )  # nothing is written to stdin: it ends with this process, whatever ends that, and the broker ends with it
         channel.theirs.close()  # the broker has it now, and its end is the end of the line
-        line = next_line(self._process)
+        line = next_line(process)
         if not line.startswith("listening on "):
-            self._raise_why(self._process)
+            self._raise_why(process)
         self._port = port_of(line)
-        if self._security is not None:
-            self._secure_port = port_of(next_line(self._process))
+        if security is not None:
+            self._secure_port = port_of(next_line(process))
 
     def _all_settings(self) -> dict[str, str]:
         security = self._security

@@ -7,12 +7,14 @@ first request; the log of requests begins again.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import itertools
 import json
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 from uuid import UUID
 
@@ -20,21 +22,14 @@ from kafka.broker import ApiName, FaultRuleBuilder, Rule, SeenRequest, Telemetry
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
 
 ANSWER_TIMEOUT_S = 20.0
-"""Time limit of a command's response; a paused or blocked broker sends none."""
+"""For a command's answer; a broker that is stopped or hangs sends none. Waits wait as long when they are not told."""
+
+Ask = Callable[..., Any]
+"""``ask(command, timeout_s, **arguments)``: the running broker's answer; BrokerGoneError when none runs."""
 
 
 class BrokerGoneError(IllegalStateError):
     """The broker has ended."""
-
-
-class _PendingCommand:
-    """A command without a response yet."""
-
-    __slots__ = ("answer", "come")
-
-    def __init__(self) -> None:
-        self.come = threading.Event()
-        self.answer: dict[str, Any] | None = None
 
 
 class ControlConnection:
@@ -50,7 +45,7 @@ class ControlConnection:
         """``theirs``: for the broker; the caller closes its copy when the broker has one."""
         self._on_hits = on_hits
         self._numbers = itertools.count(1)
-        self._pending: dict[int, _PendingCommand] = {}
+        self._pending: dict[int, Future[Any]] = {}
         self._lock = threading.Lock()
         self._is_open = True
         self._reader = threading.Thread(target=self._read, name="embedded-broker-control", daemon=True)
@@ -60,27 +55,32 @@ class ControlConnection:
     def is_open(self) -> bool:
         return self._is_open
 
-    def post(self, command: str, **values: Any) -> None:
-        """Send a command without waiting; a starting broker executes it before its first request."""
-        self._send(command, values, None)
+    def post(self, command: str, **values: Any) -> tuple[int, Future[Any]]:
+        """Send a command: its number and its answer. A starting broker executes it before its first request."""
+        number, answer = next(self._numbers), Future[Any]()
+        line = json.dumps({"id": number, "do": command, "with": values}).encode() + b"\n"
+        with self._lock:
+            if not self._is_open:
+                raise BrokerGoneError("the broker has ended")
+            self._pending[number] = answer
+            with contextlib.suppress(OSError):  # the broker has ended: the reading thread says so
+                self._ours.sendall(line)
+        return number, answer
 
     def ask(self, command: str, timeout_s: float = ANSWER_TIMEOUT_S, **values: Any) -> Any:
         """Send a command and wait for its answer. IllegalArgumentError: the broker refuses it; BrokerGoneError;
         KafkaTimeoutError: there is no answer within ``timeout_s``."""
-        pending = _PendingCommand()
-        number = self._send(command, values, pending)
-        if not pending.come.wait(timeout_s):
+        number, answer = self.post(command, **values)
+        try:
+            return answer.result(timeout_s)
+        except concurrent.futures.TimeoutError:
             with self._lock:
-                self._pending.pop(number, None)
-            if not pending.come.is_set():
-                with contextlib.suppress(BrokerGoneError):
-                    self.post("forget", what=number)
-                raise KafkaTimeoutError(f"the condition did not hold within {timeout_s:g} s")
-        if pending.answer is None:
-            raise BrokerGoneError("the broker has ended")
-        if "error" in pending.answer:
-            raise IllegalArgumentError(pending.answer["error"])
-        return pending.answer["is"]
+                is_pending = self._pending.pop(number, None) is not None
+        if not is_pending:
+            return answer.result()
+        with contextlib.suppress(BrokerGoneError):
+            self.post("forget", what=number)
+        raise KafkaTimeoutError(f"the condition did not hold within {timeout_s:g} s")
 
     def close(self) -> None:
         """Close; may be called again."""
@@ -96,54 +96,31 @@ class ControlConnection:
         self._reader.join(ANSWER_TIMEOUT_S)
         self.close()
 
-    # -- inside ------------------------------------------------------------------------------------------------------
-
-    def _send(self, command: str, values: dict[str, Any], pending: _PendingCommand | None) -> int:
-        number = next(self._numbers)
-        line = json.dumps({"id": number, "do": command, "with": values}).encode() + b"\n"
-        with self._lock:
-            if not self._is_open:
-                raise BrokerGoneError("the broker has ended")
-            if pending is not None:
-                self._pending[number] = pending
-            with contextlib.suppress(OSError):  # it is gone: the reading thread says so
-                self._ours.sendall(line)
-        return number
-
     def _read(self) -> None:
-        data = b""
-        while True:
-            try:
-                more = self._ours.recv(65536)
-            except OSError:
-                more = b""
-            if not more:
-                break
-            *lines, data = (data + more).split(b"\n")
+        with self._ours.makefile("rb") as lines, contextlib.suppress(OSError):
             for line in lines:
-                self._take(json.loads(line))
+                if not line.endswith(b"\n"):  # the broker was killed while it wrote
+                    break
+                message = json.loads(line)
+                if "hits" in message:
+                    self._on_hits({int(number): (seen, hits) for number, (seen, hits) in message["hits"].items()})
+                else:
+                    self._answer(message)
         with self._lock:
             self._is_open = False
             pending, self._pending = self._pending, {}
         for each in pending.values():
-            each.come.set()
+            each.set_exception(BrokerGoneError("the broker has ended"))
 
-    def _take(self, message: dict[str, Any]) -> None:
-        if "hits" in message:
-            self._on_hits({int(number): (seen, hits) for number, (seen, hits) in message["hits"].items()})
-            return
+    def _answer(self, message: dict[str, Any]) -> None:
         with self._lock:
             pending = self._pending.pop(message["id"], None)
-        if pending is not None:
-            pending.answer = message
-            pending.come.set()
-
-
-WAIT_S = 20.0
-"""Default time limit of the waits of this module."""
-
-ConnectionGetter = Callable[[], "ControlConnection | None"]
-"""Returns the connection to the broker; None while none runs."""
+        if pending is None:
+            return
+        if "error" in message:
+            pending.set_exception(IllegalArgumentError(message["error"]))
+        else:
+            pending.set_result(message["is"])
 
 
 class Fault:
@@ -169,13 +146,13 @@ class Fault:
         self._refresh()
         return self._seen
 
-    def wait(self, n: int = 1, timeout: float = WAIT_S) -> None:
+    def wait(self, n: int = 1, timeout: float = ANSWER_TIMEOUT_S) -> None:
         """Wait until the rule has matched ``n`` times. KafkaTimeoutError after ``timeout`` seconds; BrokerGoneError
         when the broker ends before."""
         if self.hits >= n:
             return
         try:
-            self._faults.ask("wait_hits", timeout, number=self._number, count=n)
+            self._faults.ask("hits", timeout, number=self._number, count=n)
         except KafkaTimeoutError:
             raise KafkaTimeoutError(
                 f"{self.rule} matched {self.hits} times within {timeout:g} s, not {n}"
@@ -197,9 +174,9 @@ class Fault:
     def __repr__(self) -> str:
         return f"<Fault {self.rule}, {self._hits} hits>"
 
-    def _refresh(self) -> None:
+    def _refresh(self, command: str = "hits") -> None:
         with contextlib.suppress(BrokerGoneError):  # what it said last is what there is
-            self._count(*self._faults.ask("hits", number=self._number))
+            self._count(*self._faults.ask(command, number=self._number))
 
     def _count(self, seen: int, hits: int) -> None:
         self._seen, self._hits = max(seen, self._seen), max(hits, self._hits)
@@ -208,8 +185,8 @@ class Fault:
 class Faults(FaultRuleBuilder[Fault]):
     """Adds faults: see ``kafka.broker.faults`` for all of them. Also works before the broker's start."""
 
-    def __init__(self, connected: ConnectionGetter, *, can_kill: bool) -> None:
-        self._connected = connected
+    def __init__(self, ask: Ask, *, can_kill: bool) -> None:
+        self.ask = ask
         self._can_kill = can_kill
         self._in_force: dict[int, Fault] = {}
         self._number = 0
@@ -230,31 +207,22 @@ class Faults(FaultRuleBuilder[Fault]):
         with self._lock:
             self._number += 1
             fault = Fault(self, self._number, rule)
-            channel = self._connected()
-            if channel is not None:
-                channel.ask("add", number=fault._number, rule=rule.to_json())
+            with contextlib.suppress(BrokerGoneError):  # the next one to start is told
+                self.ask("add", number=fault._number, rule=rule.to_json())
             self._in_force[fault._number] = fault
         return fault
 
     def remove(self, fault: Fault) -> None:
         """The same as ``fault.remove()``."""
         with self._lock:
-            if self._in_force.pop(fault._number, None) is None:
-                return
-        with contextlib.suppress(BrokerGoneError):
-            fault._count(*self.ask("remove", number=fault._number))
+            is_in_force = self._in_force.pop(fault._number, None) is not None
+        if is_in_force:
+            fault._refresh("remove")
 
     def clear(self) -> None:
         """Remove all rules."""
-        for fault in list(self._in_force.values()):
+        for fault in self:
             self.remove(fault)
-
-    def ask(self, command: str, timeout: float = WAIT_S, **values: Any) -> Any:
-        """Send the broker a command; BrokerGoneError when none is running."""
-        channel = self._connected()
-        if channel is None:
-            raise BrokerGoneError("the broker is not running")
-        return channel.ask(command, timeout, **values)
 
     def _told(self, counts: dict[int, tuple[int, int]]) -> None:
         for number, (seen, hits) in counts.items():
@@ -272,26 +240,25 @@ class Requests:
     """The last 10,000 requests since the broker's start: a sequence of
     :class:`~kafka.broker.SeenRequest` when iterated over."""
 
-    def __init__(self, connected: ConnectionGetter) -> None:
-        self._connected = connected
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
 
     def find(
         self, api: ApiName | None = None, *, client_id: str | None = None, topic: str | None = None, after: int = 0
     ) -> list[SeenRequest]:
         """The requests of an API, a client, a topic; None: any. ``after``: only those with a higher number."""
-        entries = self._channel().ask("requests", after=after, **_match(api, client_id, topic))
-        return [SeenRequest.from_json(each) for each in entries]
+        return self.wait(api, 0, client_id=client_id, topic=topic, after=after)
 
     @property
     def count(self) -> int:
         """The number of requests since the start, which is the number of the last one."""
-        return int(self._channel().ask("request_count"))
+        return int(self._ask("request_count"))
 
     def wait(
         self,
         api: ApiName | None = None,
         n: int = 1,
-        timeout: float = WAIT_S,
+        timeout: float = ANSWER_TIMEOUT_S,
         *,
         client_id: str | None = None,
         topic: str | None = None,
@@ -299,17 +266,19 @@ class Requests:
     ) -> list[SeenRequest]:
         """Wait for ``n`` such requests and return them. Earlier ones count: give ``after=requests.count``
         for new ones only. KafkaTimeoutError."""
-        match = _match(api, client_id, topic)
+        match = {"api": None if api is None else api_name(api), "client_id": client_id, "topic": topic}
         try:
-            entries = self._channel().ask("wait_requests", timeout, count=n, after=after, **match)
+            found = self._ask("requests", timeout, count=n, after=after, **match)
         except KafkaTimeoutError:
-            shown = ", ".join(f"{name}={value!r}" for name, value in match.items()) or "any"
+            if not n:
+                raise
+            shown = ", ".join(f"{name}={value!r}" for name, value in match.items() if value is not None) or "any"
             raise KafkaTimeoutError(f"there were no {n} requests with {shown} within {timeout:g} s") from None
-        return [SeenRequest.from_json(each) for each in entries]
+        return [SeenRequest.from_json(each) for each in found]
 
     def clear(self) -> None:
         """Forget them. Their numbers go on."""
-        self._channel().ask("forget_requests")
+        self._ask("forget_requests")
 
     def __iter__(self) -> Iterator[SeenRequest]:
         return iter(self.find())
@@ -317,51 +286,45 @@ class Requests:
     def __len__(self) -> int:
         return len(self.find())
 
-    def _channel(self) -> ControlConnection:
-        return running(self._connected)
-
 
 class BrokerClock:
     """The broker's time, and only the broker's: locks, sessions, transactions, retention and the waits of fetches go by
     it. Clients use the machine's clock: a member misses its heartbeats when the broker's clock moves far ahead.
     """
 
-    def __init__(self, connected: ConnectionGetter) -> None:
-        self._connected = connected
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
 
     def advance(self, seconds: float) -> None:
         """Move the clock by ``seconds``. Everything that becomes due has been done, in order, on return."""
         if not isinstance(seconds, (int, float)) or not 0 <= seconds < 10**10:
             raise IllegalArgumentError(f"advance() takes a number of seconds from 0 on, not {seconds!r}")
-        self._channel().ask("advance", seconds=seconds)
+        self._ask("advance", seconds=seconds)
 
     def freeze(self) -> None:
         """Stop the clock; only :meth:`advance` moves it."""
-        self._channel().ask("freeze")
+        self._ask("freeze")
 
     def resume(self) -> None:
         """Let the clock continue."""
-        self._channel().ask("unfreeze")
+        self._ask("unfreeze")
 
     @property
     def time(self) -> float:
         """The broker's time of day, in epoch seconds."""
-        return float(self._channel().ask("now")[1])
+        return float(self._ask("now")[1])
 
     @property
     def monotonic(self) -> float:
         """The broker's monotonic time, in seconds from an arbitrary instant."""
-        return float(self._channel().ask("now")[0])
-
-    def _channel(self) -> ControlConnection:
-        return running(self._connected)
+        return float(self._ask("now")[0])
 
 
 class PushedMetrics:
     """Metrics that clients have pushed to a broker with ``telemetry=True`` (KIP-714), and the subscriptions."""
 
-    def __init__(self, connected: ConnectionGetter) -> None:
-        self._connected = connected
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
 
     def subscribe(
         self, metrics: Iterable[str] = ("*",), interval_ms: int = 1000, match: str = "", *, name: str = "test"
@@ -369,19 +332,17 @@ class PushedMetrics:
         """Ask clients for the metrics whose names begin with one of ``metrics``, every ``interval_ms`` (100 to
         3600000). ``match``: which clients, ``client_id=app-.*``. The subscription of that ``name`` is replaced;
         clients learn of it with their next push. It is in the broker's data directory."""
-        values = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms)}
-        if match:
-            values["match"] = match
-        running(self._connected).ask("subscribe_metrics", name=name, values=values)
+        values = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), **({"match": match} if match else {})}
+        self._ask("subscribe_metrics", name=name, values=values)
 
     def unsubscribe(self, name: str = "test") -> None:
         """Remove the subscription."""
-        running(self._connected).ask("subscribe_metrics", name=name, values={})
+        self._ask("subscribe_metrics", name=name, values={})
 
     def tell_totals(self, *, as_delta: bool) -> None:
         """Whether clients are to send totals as what was added since their last push (as at first, and always with
         Apache Kafka), or as they are. They learn of it with their next subscription."""
-        running(self._connected).ask("metrics_as_delta", is_delta=as_delta)
+        self._ask("metrics_as_delta", is_delta=as_delta)
 
     def find(
         self,
@@ -390,29 +351,16 @@ class PushedMetrics:
         client_instance_id: UUID | None = None,
         is_terminating: bool | None = None,
         n: int = 0,
-        timeout: float = WAIT_S,
+        timeout: float = ANSWER_TIMEOUT_S,
     ) -> list[TelemetryPush]:
         """The last pushes of each client (100 at most) that match, the oldest first; waits until there are ``n``.
         KafkaTimeoutError. Their ``metrics`` are OpenTelemetry's ``MetricsData``, not compressed."""
-        entries = running(self._connected).ask(
+        found = self._ask(
             "pushes",
             timeout,
             count=n,
             client_id=client_id,
-            client_instance_id=None if client_instance_id is None else client_instance_id.hex,
+            client_instance_id=client_instance_id and client_instance_id.hex,
             is_terminating=is_terminating,
         )
-        return [TelemetryPush.from_json(each) for each in entries]
-
-
-def running(connected: ConnectionGetter) -> ControlConnection:
-    """The connection to the running broker; BrokerGoneError without one."""
-    channel = connected()
-    if channel is None:
-        raise BrokerGoneError("the broker is not running")
-    return channel
-
-
-def _match(api: ApiName | None, client_id: str | None, topic: str | None) -> dict[str, Any]:
-    filters = {"api": None if api is None else api_name(api), "client_id": client_id, "topic": topic}
-    return {name: value for name, value in filters.items() if value is not None}
+        return [TelemetryPush.from_json(each) for each in found]

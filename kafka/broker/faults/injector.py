@@ -21,6 +21,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+from kafka.broker.error_responses import error_code
 from kafka.broker.faults.faulty_responses import (
     CORRELATION_END,
     ErrorResponse,

@@ -286,14 +286,14 @@ def _group_offsets(
         DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic(
             topic_name=name,
             topic_id=known.topic_id if (known := broker.metadata.topic(name)) is not None else ZERO_UUID,
-            partitions=[_offset(broker, wanted.group_id, known, number) for number in numbers],
+            partitions=[partition_offset(broker, wanted.group_id, known, number) for number in numbers],
         )
         for name, numbers in (*distinct_partitions(named).items(), *unknown)
     ]
     return _GroupOffsets(group_id=wanted.group_id, topics=topics)
 
 
-def _offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> _Offset:
+def partition_offset(broker: Broker, group_id: str, topic: Topic | None, number: int) -> _Offset:
     if topic is not None and not 0 <= number < topic.partitions:
         return failed(_Offset, UnknownTopicOrPartitionError(), partition_index=number, start_offset=-1)
     start = None if topic is None else broker.share.start_offset(group_id, topic.topic_id, number)
