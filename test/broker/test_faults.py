@@ -28,7 +28,7 @@ from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.framing import ReceivedRequest
-from kafka.protocol.groups import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
 from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
@@ -332,6 +332,13 @@ def test_a_coordinator_can_be_reported_elsewhere(hand: HandBroker) -> None:
         answer = hand.ask(request, version)
         found = [(answer.error_code, answer.node_id), *((one.error_code, one.node_id) for one in answer.coordinators)]
         assert (15, -1) in found
+
+
+def test_a_refused_heartbeat_is_about_no_member_as_in_kafka(hand: HandBroker) -> None:
+    hand.broker.faults.answer("ConsumerGroupHeartbeat", 25)
+    request = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
+    answer = hand.ask(request, 1)
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (25, None, 0)
 
 
 def test_a_response_of_ones_own_is_given_each_time_anew(hand: HandBroker) -> None:

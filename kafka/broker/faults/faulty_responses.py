@@ -156,6 +156,7 @@ METADATA_PARTITIONS: Final = frozenset({5, 9})
 """LEADER_NOT_AVAILABLE and REPLICA_NOT_AVAILABLE stand at partitions; other codes of Metadata at topics."""
 
 _MINUS_ONE: Final = ("offset", "epoch", "id", "port", "timestamp", "watermark")
+_ZERO: Final = ("session_id", "member_epoch", "group_epoch", "assignment_epoch")
 _INTEGERS: Final = ("int16", "int32", "int64")
 
 
@@ -257,7 +258,10 @@ class ErrorResponse:
         """One structure of the response: its code, its lists, what it repeats of the request, -1 and empty values."""
         values = {field.name: _nothing(field, self._version) for field in fields_of(cls)}
         about = _about(asked)
-        values.update({name: about[subject] for subject, name in _subjects(cls).items() if subject in about})
+        is_entry = not isinstance(asked, Message)  # else only JoinGroup's response repeats the member, as in Kafka
+        for subject, name in _subjects(cls).items():
+            if subject in about and (is_entry or values[name] is not None):
+                values[name] = about[subject]
         if path:
             below, mirrored = _lists(cls)[path[0]], self._mirrored(asked)
             values[path[0]] = [
@@ -326,7 +330,7 @@ def _nothing(field: Field, version: int) -> Any:
         return type(implicit)(**{each.name: _nothing(each, version) for each in fields_of(type(implicit))})
     if field.type.kind == "records":
         return b""
-    if field.type.kind in _INTEGERS and field.name.endswith(_MINUS_ONE) and field.name != "session_id":
+    if field.type.kind in _INTEGERS and field.name.endswith(_MINUS_ONE) and field.name not in _ZERO:
         return -1
     return implicit
 
