@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafka.broker.error_responses import failed
 from kafka.broker.registry import Handler, RequestContext
 from kafka.broker.responses import PendingResponse
 from kafka.errors import InvalidUpdateVersionError, KafkaConfigurationError, KafkaProtocolError
@@ -32,7 +31,7 @@ from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorRe
 from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownRequest, decode_request
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.offsets import OffsetFetchResponse
-from kafka.wire.message import Request, Response
+from kafka.wire.message import Response
 
 if TYPE_CHECKING:
     from kafka.broker.config import BrokerConfig
@@ -313,7 +312,11 @@ class EmulatedRelease:
         code = self.facts.refused.get(request.api_key)
         if code is None and call.version == 0 and not self.facts.has_zookeeper and request.api_key in _OF_ZOOKEEPER:
             code = UNSUPPORTED_VERSION
-        return None if code is None else refuse(request, code)
+        if code is None:
+            return None
+        from kafka.broker.error_places import ErrorResponse  # not needed at the start
+
+        return ErrorResponse(request, call.version, code).response()
 
     @property
     def share_groups_disabled(self) -> bool:
@@ -378,48 +381,6 @@ def _no_share_coordinator(request: FindCoordinatorRequest) -> FindCoordinatorRes
             for key in request.coordinator_keys
         ]
     )
-
-
-def refuse(request: Request[Any], code: int) -> Response:
-    """The response of an API that is listed and switched off. Its form was measured: heartbeats and share requests have
-    the error once, descriptions once for each group, offsets once for each partition."""
-    kind: Any = type(request).response_type()
-    asked: Any = request
-    response: Response
-    if request.api_key in (69, 77):  # ConsumerGroupDescribe, ShareGroupDescribe
-        response = kind(groups=[failed(kind.DescribedGroup, code, group_id=name) for name in asked.group_ids])
-    elif request.api_key == 90:  # DescribeShareGroupOffsets
-        row = kind.DescribeShareGroupOffsetsResponseGroup
-        response = kind(groups=[failed(row, code, group_id=group.group_id) for group in asked.groups])
-    elif request.api_key == 8:  # OffsetCommit
-        response = kind(
-            topics=[
-                kind.OffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        kind.OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-                        for one in topic.partitions
-                    ],
-                )
-                for topic in asked.topics
-            ]
-        )
-    elif request.api_key == 9:  # OffsetFetch
-        response = kind(
-            topics=[
-                kind.OffsetFetchResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        failed(kind.OffsetFetchResponsePartition, code, partition_index=number, committed_offset=-1)
-                        for number in topic.partition_indexes
-                    ],
-                )
-                for topic in asked.topics or ()
-            ]
-        )
-    else:
-        response = failed(kind, code)
-    return response
 
 
 # -- feature levels ----------------------------------------------------------------------------------------------------
@@ -494,7 +455,11 @@ class Features:
 
     def refusal(self, call: RequestContext[Any]) -> Response | None:
         """The error response to a request of an API whose feature is off, or None."""
-        return refuse(call.request, UNSUPPORTED_VERSION) if call.request.api_key in self._off else None
+        if call.request.api_key not in self._off:
+            return None
+        from kafka.broker.error_places import ErrorResponse  # not needed at the start
+
+        return ErrorResponse(call.request, call.version, UNSUPPORTED_VERSION).response()
 
     def update(self, updates: Sequence[FeatureUpdate], validate_only: bool) -> None:
         """Change levels, all or none. InvalidUpdateVersionError (95) for the first that cannot be."""

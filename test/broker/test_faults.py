@@ -9,18 +9,16 @@ from uuid import UUID
 
 import pytest
 
+from kafka.broker.error_places import ErrorResponse, Target, error_levels, targets
 from kafka.broker.faults import ACTIONS, Rule
-from kafka.broker.faults.faulty_responses import (
-    ErrorResponse,
-    Target,
+from kafka.broker.faults.injector import (
+    MAX_TARGETS,
+    RequestLog,
     corrupt_batches,
     corrupt_bytes,
-    error_levels,
-    targets,
     truncate_bytes,
     truncate_frame,
 )
-from kafka.broker.faults.injector import MAX_TARGETS, RequestLog
 from kafka.broker.faults.rules import make_rule
 from kafka.broker.responses import ConnectionContext
 from kafka.errors import CorruptRecordError, IllegalArgumentError, NotLeaderForPartitionError
@@ -263,10 +261,9 @@ def codes_in(struct: Any) -> list[int]:
 @pytest.mark.parametrize("key", sorted(REGISTRY), ids=lambda key: REGISTRY[key].name)
 def test_every_version_of_every_answer_takes_an_error_code_where_it_has_one(key: int) -> None:
     api = REGISTRY[key]
-    all_of_it = Rule("answer", "before", error=15)
     for version in range(api.min_version, api.max_version + 1):
         request = decode(api.request, encode(sample(api.request, version), version), version)
-        refused = ErrorResponse(all_of_it, request, version, lambda _: "t")
+        refused = ErrorResponse(request, version, 15, topic_name=lambda _: "t")
         if refused.level is None:
             assert not error_levels(api.response)
             continue

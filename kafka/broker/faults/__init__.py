@@ -35,8 +35,8 @@ Each call returns a handle: ``.hits`` (how often it was applied), ``.wait(n, tim
 manager that removes the rule at the end. ``faults.clear()`` removes all, ``faults.rules`` lists them. Rules and their
 counts survive a restart of the broker.
 
-Modules: ``rules`` (the calls, the rules as values and as JSON), ``faulty_responses`` (error codes in responses,
-corrupt bytes), ``injector`` (which requests a rule applies to, and what happens to one). A new action is a method of
+Modules: ``rules`` (the calls, the rules as values and as JSON), ``injector`` (which requests a rule applies to, and
+what happens to one); ``kafka/broker/error_places.py`` puts error codes into responses. A new action is a method of
 :class:`FaultRuleBuilder`, a row in ``rules.ACTIONS``, and its step in ``injector.FaultInterceptor``.
 """
 

@@ -21,20 +21,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
+from kafka.broker.error_places import ErrorResponse, Target, TopicNameLookup, copy_with, entries, targets
 from kafka.broker.error_responses import error_code
-from kafka.broker.faults.faulty_responses import (
-    CORRELATION_END,
-    ErrorResponse,
-    Target,
-    TopicNameLookup,
-    copy_with,
-    corrupt_batches,
-    corrupt_bytes,
-    entries,
-    targets,
-    truncate_bytes,
-    truncate_frame,
-)
 from kafka.broker.faults.rules import PRODUCE_KEY, FaultRuleBuilder, Rule
 from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.errors import IllegalArgumentError, UnsupportedVersionError
@@ -44,6 +32,9 @@ from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownReq
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.registry import NAMES
 from kafka.protocol.share import ShareFetchRequest
+from kafka.records import HEADER_BYTES
+from kafka.records.header import FRAME_BYTES
+from kafka.wire.frame import pack_length
 from kafka.wire.message import Response
 from kafka.wire.types import BytesLike
 
@@ -99,7 +90,7 @@ class ActiveRule:
         if rule.topic is None and rule.partition is None:
             return True
         return isinstance(received, ReceivedRequest) and any(
-            rule.selects_topic(topic) and (number is None or rule.selects_partition(number))
+            rule.topic in (None, topic) and (number is None or rule.partition in (None, number))
             for topic, number in targets_of(received)
         )
 
@@ -211,6 +202,51 @@ class RequestLog:
         """Forget the requests; the count goes on."""
         self.requests.clear()
         self._bytes = 0
+
+
+# -- bytes -----------------------------------------------------------------------------------------------------------
+
+LENGTH_BYTES: Final = 4
+CORRELATION_END: Final = 8
+"""Where the length and the correlation id of a frame end: a corrupt response still belongs to its request."""
+
+CRC_COVERS_FROM: Final = 21
+HALF: Final = 0.5
+
+
+def truncate_bytes(data: bytes, keep: float | None) -> bytes:
+    """The beginning: ``keep`` is a number of bytes, a part below 1, or None for the half."""
+    keep = HALF if keep is None else keep
+    return data[: int(len(data) * keep) if isinstance(keep, float) else keep]
+
+
+def truncate_frame(frame: bytes, keep: float | None) -> bytes:
+    """A whole frame whose message is cut: the length in front fits what is left."""
+    left = truncate_bytes(frame[LENGTH_BYTES:], keep)
+    return pack_length(len(left)) + left
+
+
+def corrupt_bytes(data: bytes, start: int, count: int, rng: random.Random) -> bytes:
+    """``count`` bytes from ``start`` on, each another than before."""
+    changed = bytearray(data)
+    places = range(min(start, len(changed)), len(changed))
+    for at in rng.sample(places, min(count, len(places))):
+        changed[at] ^= rng.randrange(1, 256)
+    return bytes(changed)
+
+
+def corrupt_batches(records: Any, count: int, rng: random.Random) -> bytes:
+    """Record batches each of which has ``count`` other bytes under its CRC; a last one that is cut stays as it is."""
+    data = b"".join(records) if isinstance(records, (list, tuple)) else bytes(records)
+    pieces: list[bytes] = []
+    at = 0
+    while at + HEADER_BYTES <= len(data):
+        end = at + FRAME_BYTES + int.from_bytes(data[at + 8 : at + 12], "big")
+        if not at + HEADER_BYTES <= end <= len(data):
+            break
+        pieces.append(corrupt_bytes(data[at:end], CRC_COVERS_FROM, count, rng))
+        at = end
+    return b"".join([*pieces, data[at:]])
 
 
 # -- one request -----------------------------------------------------------------------------------------------------
@@ -357,7 +393,7 @@ class FaultInterceptor:
                 continue
             for (topic, number), partition in entries(message, self._faults.topic_name):
                 records = getattr(partition, "records", None)
-                if records is not None and rule.selects_topic(topic) and rule.selects_partition(number):
+                if records is not None and rule.topic in (None, topic) and rule.partition in (None, number):
                     partition.records = corrupt_batches(records, rule.count, each.rng)
 
 
@@ -518,7 +554,15 @@ class FaultInjector(FaultRuleBuilder[ActiveRule]):
 
     def error_response(self, rule: Rule, received: ReceivedRequest) -> ErrorResponse:
         """The error code of a rule as the response to a request."""
-        return ErrorResponse(rule, received.request, received.version, self.topic_name, self._completed(received))
+        return ErrorResponse(
+            received.request,
+            received.version,
+            rule.error,
+            rule.topic,
+            rule.partition,
+            topic_name=self.topic_name,
+            completed=self._completed(received),
+        )
 
     def _targets(self, received: ReceivedRequest) -> Iterable[Target]:
         return targets(self._completed(received), self.topic_name)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from kafka.broker.faults.faulty_responses import error_levels, names_partitions, names_topics
+from kafka.broker.error_places import error_levels, names_partitions, names_topics
 from kafka.errors import ERRORS_BY_CODE, BrokerResponseError, IllegalArgumentError
 from kafka.protocol.registry import NAMES, REGISTRY
 from kafka.wire.message import FieldType, Request, Response, Struct, fields_of
@@ -87,14 +87,6 @@ class Rule:
         ]
         names = ", ".join(NAMES.get(key, str(key)) for key in self.apis) or ANY
         return f"{self.action}({', '.join([names, f'when={self.when!r}', *shown])})"
-
-    def selects_topic(self, topic: str | None) -> bool:
-        """Whether the topic is meant, or any."""
-        return self.topic is None or self.topic == topic
-
-    def selects_partition(self, number: int | None) -> bool:
-        """Whether the partition is meant, or any."""
-        return self.partition is None or self.partition == number
 
     def to_json(self) -> dict[str, Any]:
         """As what ``json`` takes."""

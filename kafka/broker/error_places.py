@@ -1,5 +1,5 @@
-"""Error codes and corrupt bytes in responses: what an entry of a request is about, and where an error code goes in the
-response to it. Both are read from the schemas of the messages, for every API and version.
+"""Responses with an error code, read from the schemas of the messages for every API and version: what an entry of a
+request is about, and where the code goes in the response.
 
 A response may have a code for the whole, for each thing asked for (a topic, a group, a key), or for each partition::
 
@@ -7,27 +7,21 @@ A response may have a code for the whole, for each thing asked for (a topic, a g
     (topics,)                   CreateTopics, Metadata, ...          lists that mirror one of the request
     (responses, partitions)     Produce, Fetch, OffsetCommit, ...
 
-:class:`ErrorResponse` chooses the place and makes the response. An API that follows another pattern than "the first
-list of the request" gets an exception in the tables here.
+:class:`ErrorResponse` chooses the place and makes the response, for releases that list an API and have it switched off
+(``emulation.py``) and for injected faults. An API that follows another pattern than "the first list of the request"
+gets an exception in the tables here.
 """
 
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.records import HEADER_BYTES
-from kafka.records.header import FRAME_BYTES
-from kafka.wire.frame import pack_length
 from kafka.wire.message import Field, Message, Request, Response, Struct, fields_of
 from kafka.wire.types import ZERO_UUID
-
-if TYPE_CHECKING:
-    from kafka.broker.faults.rules import Rule
 
 TopicNameLookup = Callable[[UUID], str | None]
 
@@ -200,41 +194,45 @@ def error_level_for(
 
 
 class ErrorResponse:
-    """The error code of ``rule`` as the response to a request, or to those of its topics and partitions that the rule
-    selects. ``level``: where the code goes; None: this version of the response has no field for it. ``completed``: the
-    request with what it does not name.
+    """An error code as the response to a request, or to those parts of it that are about a topic or a partition.
 
-    It is the whole response (:meth:`response`) if nothing is left to be handled (:meth:`remaining_request`), else it is
-    merged into the response to the rest (:meth:`merge_into`).
+    ``completed``: the request with what it does not name. ``level``: where the code goes; None: this version of the
+    response has no field for it. It is the whole response (:meth:`response`) if nothing is left to be handled
+    (:meth:`remaining_request`), else it is merged into the response to the rest (:meth:`merge_into`).
     """
 
     def __init__(
         self,
-        rule: Rule,
         request: Request[Any],
         version: int,
-        topic_name: TopicNameLookup,
+        code: int,
+        topic: str | None = None,
+        partition: int | None = None,
+        *,
+        topic_name: TopicNameLookup = lambda _: None,
         completed: Request[Any] | None = None,
     ) -> None:
-        self._rule = rule
         self._request = request
-        self._completed = request if completed is None else completed
         self._version = version
+        self._code = code
+        self._topic = topic
+        self._partition = partition
         self._topic_name = topic_name
-        self.level = error_level_for(request.response_type(), version, rule.error, rule.topic, rule.partition)
+        self._completed = request if completed is None else completed
+        self.level = error_level_for(request.response_type(), version, code, topic, partition)
         self._path = self.level.path if self.level is not None else ()
 
     @property
     def is_whole(self) -> bool:
-        """Whether it leaves nothing to be handled, of any request that the rule matches."""
-        rule = self._rule
-        if self.level is None or rule.topic is not None or rule.partition is not None:
+        """Whether it leaves nothing to be handled of any such request."""
+        if self.level is None or self._topic is not None or self._partition is not None:
             return False
         return not self._path or self._request.api_key not in READ_ONLY
 
-    def response(self) -> Any:
+    def response(self) -> Response:
         """The response with the selected parts of the request in it, and nothing else."""
-        return self._made(self._request.response_type(), self._completed, self._path)
+        made: Response = self._made(self._request.response_type(), self._completed, self._path)
+        return made
 
     def remaining_request(self) -> Any:
         """What the broker is to handle; None: nothing."""
@@ -248,13 +246,13 @@ class ErrorResponse:
 
     def merge_into(self, response: Response) -> Response:
         """The response with the selected parts in it: in place of what is there, else behind it."""
-        made: Response = self.response()
+        made = self.response()
         if not self._path:
             return made
         self._merge(response, made, self._path)
         return response
 
-    def _made(self, cls: type[Struct], asked: Any, path: tuple[str, ...]) -> Struct:
+    def _made(self, cls: type[Struct], asked: Any, path: tuple[str, ...]) -> Any:
         """One structure of the response: its code, its lists, what it repeats of the request, -1 and empty values."""
         values = {field.name: _nothing(field, self._version) for field in fields_of(cls)}
         about = _about(asked)
@@ -270,7 +268,7 @@ class ErrorResponse:
                 if self._selects(entry, below)
             ]
         elif self.level is not None:
-            values[self.level.code_field] = self._rule.error
+            values[self.level.code_field] = self._code
         return cls(**values)
 
     def _without(self, asked: Any, cls: type[Struct], path: tuple[str, ...]) -> Any:
@@ -312,12 +310,12 @@ class ErrorResponse:
         return next((name for name in names if asked.fields[name].present(self._version)), None)
 
     def _selects(self, entry: Any, mirror: type[Struct]) -> bool:
-        """Whether what stands for ``entry`` in the response is (or holds) something that the rule selects."""
+        """Whether what stands for ``entry`` in the response is (or holds) something that gets the error."""
         subjects = _subjects(mirror)
         if "partition" in subjects:
-            return self._rule.selects_partition(_about(entry).get("partition"))
+            return self._partition in (None, _about(entry).get("partition"))
         if "topic" in subjects or "topic_id" in subjects:
-            return self._rule.selects_topic(_topic_of(entry, self._topic_name))
+            return self._topic in (None, _topic_of(entry, self._topic_name))
         return True
 
 
@@ -341,48 +339,3 @@ def copy_with(struct: Any, **changes: Any) -> Any:
     for name, value in changes.items():
         setattr(made, name, value)
     return made
-
-
-# -- bytes -----------------------------------------------------------------------------------------------------------
-
-LENGTH_BYTES: Final = 4
-CORRELATION_END: Final = 8
-"""Where the length and the correlation id of a frame end: a corrupt response still belongs to its request."""
-
-CRC_COVERS_FROM: Final = 21
-HALF: Final = 0.5
-
-
-def truncate_bytes(data: bytes, keep: float | None) -> bytes:
-    """The beginning: ``keep`` is a number of bytes, a part below 1, or None for the half."""
-    keep = HALF if keep is None else keep
-    return data[: int(len(data) * keep) if isinstance(keep, float) else keep]
-
-
-def truncate_frame(frame: bytes, keep: float | None) -> bytes:
-    """A whole frame whose message is cut: the length in front fits what is left."""
-    left = truncate_bytes(frame[LENGTH_BYTES:], keep)
-    return pack_length(len(left)) + left
-
-
-def corrupt_bytes(data: bytes, start: int, count: int, rng: random.Random) -> bytes:
-    """``count`` bytes from ``start`` on, each another than before."""
-    changed = bytearray(data)
-    places = range(min(start, len(changed)), len(changed))
-    for at in rng.sample(places, min(count, len(places))):
-        changed[at] ^= rng.randrange(1, 256)
-    return bytes(changed)
-
-
-def corrupt_batches(records: Any, count: int, rng: random.Random) -> bytes:
-    """Record batches each of which has ``count`` other bytes under its CRC; a last one that is cut stays as it is."""
-    data = b"".join(records) if isinstance(records, (list, tuple)) else bytes(records)
-    pieces: list[bytes] = []
-    at = 0
-    while at + HEADER_BYTES <= len(data):
-        end = at + FRAME_BYTES + int.from_bytes(data[at + 8 : at + 12], "big")
-        if not at + HEADER_BYTES <= end <= len(data):
-            break
-        pieces.append(corrupt_bytes(data[at:end], CRC_COVERS_FROM, count, rng))
-        at = end
-    return b"".join([*pieces, data[at:]])
