@@ -78,29 +78,25 @@ def _lists(cls: type[Struct]) -> dict[str, Any]:
     }
 
 
-def entries(message: Struct, topic_name: TopicNameLookup) -> Iterator[tuple[Target, Any]]:
-    """The topics and partitions that a message, or a part of one, names, in its order, with their entries."""
-    for name in _lists(type(message)):
-        for entry in getattr(message, name) or ():
-            if "topic" in name or name == "responses":
-                topic = _topic_of(entry, topic_name)
-                if topic is not None:
-                    yield from _partitions(entry, topic)
-            elif name == RESOURCES:
-                if entry.resource_type == TOPIC_RESOURCE:
-                    yield Target(entry.resource_name, None), entry
+def entries(
+    part: Struct, topic_name: TopicNameLookup, topic: str | None = None
+) -> Iterator[tuple[Target, Any]]:
+    """The topics and partitions that a message names, or a part of one that is about ``topic``, in its order, each with
+    its entry."""
+    for name in _lists(type(part)):
+        for entry in getattr(part, name) or ():
+            if topic is not None:
+                if "partition" in name:
+                    yield Target(topic, _about(entry)["partition"]), entry
+            elif "topic" in name or name == "responses":
+                named = _topic_of(entry, topic_name)
+                if named is not None:
+                    partitions = list(entries(entry, topic_name, named)) if isinstance(entry, Struct) else []
+                    yield from partitions or [(Target(named, None), entry)]
+            elif name == RESOURCES and entry.resource_type == TOPIC_RESOURCE:
+                yield Target(entry.resource_name, None), entry
             elif isinstance(entry, Struct):
                 yield from entries(entry, topic_name)
-
-
-def _partitions(entry: Any, topic: str) -> Iterator[tuple[Target, Any]]:
-    is_whole = True
-    for name in _lists(type(entry)) if isinstance(entry, Struct) else ():
-        for one in getattr(entry, name) or () if "partition" in name else ():
-            is_whole = False
-            yield Target(topic, _about(one)["partition"]), one
-    if is_whole:
-        yield Target(topic, None), entry
 
 
 def targets(request: Struct, topic_name: TopicNameLookup) -> Iterator[Target]:
@@ -172,27 +168,6 @@ def error_levels(response: type[Response], version: int | None = None) -> list[E
     ]
 
 
-def error_level_for(
-    response: type[Response], version: int, code: int, topic: str | None = None, partition: int | None = None
-) -> ErrorLevel | None:
-    """Where the code goes in this version, for all that was asked for or for a topic or partition; None: there is no
-    place."""
-    found = error_levels(response, version)
-    if not found:
-        return None
-    deepest = max(found, key=lambda level: len(level.path))
-    key = response.api_key
-    if partition is not None or (topic is not None and key == FETCH):
-        return deepest
-    if topic is not None:
-        return next((level for level in found if level.path and level.subjects & {"topic", "partition"}), deepest)
-    if key == FETCH:
-        return found[0] if code in WHOLE_FETCH else deepest
-    if key == METADATA:
-        return deepest if code in METADATA_PARTITIONS else next(level for level in found if level.path)
-    return deepest if code in ABOUT_PARTITIONS and "partition" in deepest.subjects else found[0]
-
-
 class ErrorResponse:
     """An error code as the response to a request, or to those parts of it that are about a topic or a partition.
 
@@ -219,8 +194,24 @@ class ErrorResponse:
         self._partition = partition
         self._topic_name = topic_name
         self._completed = request if completed is None else completed
-        self.level = error_level_for(request.response_type(), version, code, topic, partition)
+        self.level = self._level()
         self._path = self.level.path if self.level is not None else ()
+
+    def _level(self) -> ErrorLevel | None:
+        code, found = self._code, error_levels(self._request.response_type(), self._version)
+        if not found:
+            return None
+        deepest = max(found, key=lambda level: len(level.path))
+        key = self._request.api_key
+        if self._partition is not None or (self._topic is not None and key == FETCH):
+            return deepest
+        if self._topic is not None:
+            return next((level for level in found if level.path and level.subjects & {"topic", "partition"}), deepest)
+        if key == FETCH:
+            return found[0] if code in WHOLE_FETCH else deepest
+        if key == METADATA:
+            return deepest if code in METADATA_PARTITIONS else next(level for level in found if level.path)
+        return deepest if code in ABOUT_PARTITIONS and "partition" in deepest.subjects else found[0]
 
     @property
     def is_whole(self) -> bool:
