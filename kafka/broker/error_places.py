@@ -63,10 +63,11 @@ def _about(entry: Any) -> dict[str, Any]:
 
 
 def _topic_of(entry: Any, topic_name: TopicNameLookup) -> str | None:
-    """The topic that an entry is about: by its name, or by its id."""
+    """The topic that an entry is about: by its name, by its id, or as a resource."""
     about = _about(entry)
     topic_id = about.get("topic_id", ZERO_UUID)
-    topic: str | None = about.get("topic") or None
+    is_resource = about.get("resource_type") == TOPIC_RESOURCE
+    topic: str | None = about.get("topic") or (about["resource_name"] if is_resource else None)
     return topic_name(topic_id) if topic is None and topic_id != ZERO_UUID else topic
 
 
@@ -88,13 +89,11 @@ def entries(
             if topic is not None:
                 if "partition" in name:
                     yield Target(topic, _about(entry)["partition"]), entry
-            elif "topic" in name or name == "responses":
+            elif "topic" in name or name in ("responses", RESOURCES):
                 named = _topic_of(entry, topic_name)
                 if named is not None:
                     partitions = list(entries(entry, topic_name, named)) if isinstance(entry, Struct) else []
                     yield from partitions or [(Target(named, None), entry)]
-            elif name == RESOURCES and entry.resource_type == TOPIC_RESOURCE:
-                yield Target(entry.resource_name, None), entry
             elif isinstance(entry, Struct):
                 yield from entries(entry, topic_name)
 
@@ -305,7 +304,7 @@ class ErrorResponse:
         subjects = _subjects(mirror)
         if "partition" in subjects:
             return self._partition in (None, _about(entry).get("partition"))
-        if "topic" in subjects or "topic_id" in subjects:
+        if subjects.keys() & {"topic", "topic_id", "resource_name"}:
             return self._topic in (None, _topic_of(entry, self._topic_name))
         return True
 

@@ -23,6 +23,7 @@ from kafka.broker.faults.rules import make_rule
 from kafka.broker.responses import ConnectionContext
 from kafka.errors import CorruptRecordError, IllegalArgumentError, NotLeaderForPartitionError
 from kafka.protocol.api_versions import ApiVersionsRequest
+from kafka.protocol.configs import DescribeConfigsRequest
 from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.protocol.framing import ReceivedRequest
@@ -321,6 +322,20 @@ def test_a_topic_that_is_refused_is_in_the_answer_once(hand: HandBroker, when: s
     hand.broker.faults.answer("Metadata", 29, topic="t", when=when)
     answer = hand.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")]))
     assert [(topic.name, topic.topic_id, topic.error_code) for topic in answer.topics] == [("t", topic_id, 29)]
+
+
+def test_one_topic_of_those_whose_settings_are_described_is_refused(hand: HandBroker) -> None:
+    hand.create_topic("t")
+    hand.create_topic("u")
+    hand.broker.faults.answer("DescribeConfigs", 29, topic="t")
+    wanted = [(2, "t"), (2, "u"), (4, "1")]
+    resources = [
+        DescribeConfigsRequest.DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+        for kind, name in wanted
+    ]
+    answer = hand.ask(DescribeConfigsRequest(resources=resources))
+    assert [(one.resource_type, one.resource_name) for one in answer.results] == wanted
+    assert [one.error_code for one in answer.results] == [29, 0, 0]
 
 
 def test_a_coordinator_can_be_reported_elsewhere(hand: HandBroker) -> None:
