@@ -195,13 +195,13 @@ class EmbeddedBroker:
         if self.is_running:
             raise IllegalStateError("the broker is running already")
         self._reap()
-        channel = ControlConnection(self.faults._told)
+        channel = ControlConnection(self.faults._on_hits)
         try:
             if self._in_process:
                 self._start_thread(channel)
             else:
                 self._start_process(channel)
-            self.faults._renew(channel)
+            self.faults._send_rules(channel)
             channel.post("serve")  # until then it listens and answers no client
         except BaseException:
             channel.close()
@@ -218,7 +218,7 @@ class EmbeddedBroker:
             self._running.stop()
             self._thread.join(STOP_TIMEOUT_S)
             self._running = self._thread = None
-            self._let_go()
+            self._close_channel()
         if self._process is not None:
             self.resume()
             self._process.terminate()
@@ -372,7 +372,7 @@ class EmbeddedBroker:
         self._connected()
         return self.bootstrap
 
-    def _let_go(self) -> None:
+    def _close_channel(self) -> None:
         """Close the control connection of a broker that has ended, after reading its last messages."""
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -464,7 +464,7 @@ class EmbeddedBroker:
                 stream.close()
         self._process = None
         self._is_paused = False
-        self._let_go()
+        self._close_channel()
 
     def _raise_why(self, process: subprocess.Popen[bytes]) -> NoReturn:
         """It does not listen: it has ended, or is about to, or has run out of its time."""

@@ -124,7 +124,7 @@ class ControlConnection:
 
 
 class Fault:
-    """A rule in force. Left as a context manager it is removed."""
+    """An active rule. As a context manager it is removed at the end of the block."""
 
     def __init__(self, faults: Faults, number: int, rule: Rule) -> None:
         self.rule = rule
@@ -136,29 +136,29 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How many requests the rule has matched."""
+        """How often it was applied."""
         self._refresh()
         return self._hits
 
     @property
     def seen(self) -> int:
-        """How many requests it applied to, including those that it let pass (``nth``, ``every``, ...)."""
+        """How many requests it has matched, those included that ``nth``, ``every``, ... leave out."""
         self._refresh()
         return self._seen
 
     def wait(self, n: int = 1, timeout: float = ANSWER_TIMEOUT_S) -> None:
-        """Wait until the rule has matched ``n`` times. KafkaTimeoutError after ``timeout`` seconds; BrokerGoneError
-        when the broker ends before."""
+        """Wait until it was applied ``n`` times. KafkaTimeoutError after ``timeout`` seconds; BrokerGoneError when the
+        broker ends before."""
         if self.hits >= n:
             return
         try:
             self._faults.ask("hits", timeout, number=self._number, count=n)
         except KafkaTimeoutError:
             raise KafkaTimeoutError(
-                f"{self.rule} matched {self.hits} times within {timeout:g} s, not {n}"
+                f"{self.rule} was applied {self.hits} times within {timeout:g} s, not {n}"
             ) from None
         except BrokerGoneError:
-            if self._hits < n:  # what it said last has come by now
+            if self._hits < n:  # its last report has come by now
                 raise
 
     def remove(self) -> None:
@@ -175,7 +175,7 @@ class Fault:
         return f"<Fault {self.rule}, {self._hits} hits>"
 
     def _refresh(self, command: str = "hits") -> None:
-        with contextlib.suppress(BrokerGoneError):  # what it said last is what there is
+        with contextlib.suppress(BrokerGoneError):  # the counts of its last report are here
             self._count(*self._faults.ask(command, number=self._number))
 
     def _count(self, seen: int, hits: int) -> None:
@@ -188,18 +188,18 @@ class Faults(FaultRuleBuilder[Fault]):
     def __init__(self, ask: Ask, *, can_kill: bool) -> None:
         self.ask = ask
         self._can_kill = can_kill
-        self._in_force: dict[int, Fault] = {}
+        self._active: dict[int, Fault] = {}
         self._number = 0
         self._lock = threading.Lock()
 
     @property
     def rules(self) -> list[Rule]:
-        """Those in force, the oldest first."""
+        """The active rules, the oldest first."""
         return [fault.rule for fault in self]
 
     def __iter__(self) -> Iterator[Fault]:
-        """The handles of those in force."""
-        return iter(list(self._in_force.values()))
+        """The handles of the active rules."""
+        return iter(list(self._active.values()))
 
     def add(self, rule: Rule) -> Fault:
         if rule.action == "kill" and not self._can_kill:
@@ -207,16 +207,16 @@ class Faults(FaultRuleBuilder[Fault]):
         with self._lock:
             self._number += 1
             fault = Fault(self, self._number, rule)
-            with contextlib.suppress(BrokerGoneError):  # the next one to start is told
+            with contextlib.suppress(BrokerGoneError):  # the rule is sent at the next start
                 self.ask("add", number=fault._number, rule=rule.to_json())
-            self._in_force[fault._number] = fault
+            self._active[fault._number] = fault
         return fault
 
     def remove(self, fault: Fault) -> None:
         """The same as ``fault.remove()``."""
         with self._lock:
-            is_in_force = self._in_force.pop(fault._number, None) is not None
-        if is_in_force:
+            was_active = self._active.pop(fault._number, None) is not None
+        if was_active:
             fault._refresh("remove")
 
     def clear(self) -> None:
@@ -224,24 +224,26 @@ class Faults(FaultRuleBuilder[Fault]):
         for fault in self:
             self.remove(fault)
 
-    def _told(self, counts: dict[int, tuple[int, int]]) -> None:
+    def _on_hits(self, counts: dict[int, tuple[int, int]]) -> None:
         for number, (seen, hits) in counts.items():
-            fault = self._in_force.get(number)
+            fault = self._active.get(number)
             if fault is not None:
                 fault._count(seen, hits)
 
-    def _renew(self, channel: ControlConnection) -> None:
-        """Send the state to a starting broker."""
-        for number, fault in self._in_force.items():
+    def _send_rules(self, channel: ControlConnection) -> None:
+        """Send the rules and their counts to a broker that is about to start."""
+        for number, fault in self._active.items():
             channel.post("add", number=number, rule=fault.rule.to_json(), seen=fault._seen, hits=fault._hits)
 
 
-class Requests:
-    """The last 10,000 requests since the broker's start: a sequence of
-    :class:`~kafka.broker.SeenRequest` when iterated over."""
-
+class _Instrument:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+
+
+class Requests(_Instrument):
+    """What the broker has been asked since its start, the last 10,000 requests: a sequence of
+    :class:`~kafka.broker.SeenRequest` when iterated over."""
 
     def find(
         self, api: ApiName | None = None, *, client_id: str | None = None, topic: str | None = None, after: int = 0
@@ -287,13 +289,10 @@ class Requests:
         return len(self.find())
 
 
-class BrokerClock:
+class BrokerClock(_Instrument):
     """The broker's time, and only the broker's: locks, sessions, transactions, retention and the waits of fetches go by
     it. Clients use the machine's clock: a member misses its heartbeats when the broker's clock moves far ahead.
     """
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
 
     def advance(self, seconds: float) -> None:
         """Move the clock by ``seconds``. Everything that becomes due has been done, in order, on return."""
@@ -320,11 +319,8 @@ class BrokerClock:
         return float(self._ask("now")[0])
 
 
-class PushedMetrics:
+class PushedMetrics(_Instrument):
     """Metrics that clients have pushed to a broker with ``telemetry=True`` (KIP-714), and the subscriptions."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
 
     def subscribe(
         self, metrics: Iterable[str] = ("*",), interval_ms: int = 1000, match: str = "", *, name: str = "test"

@@ -437,8 +437,8 @@ class FaultInjector(FaultRuleBuilder[ActiveRule]):
         self._epoch_s = epoch_s
         self._numbers = 0
         self._timers: TimerHeap[Callable[[], None]] = TimerHeap()
+        # Connection -> until when its next request is delayed.
         self._muted: dict[ConnectionContext, float] = {}
-        """Connection -> until when its next request is delayed."""
 
     def attach(self, on_change: Callable[[], object], kill_process: Callable[[], object] | None) -> None:
         """Report changes to ``on_change``; ``kill_process`` ends the process at once, None: there is none to end."""
