@@ -242,8 +242,8 @@ class _Instrument:
 
 
 class Requests(_Instrument):
-    """What the broker has been asked since its start, the last 10,000 requests: a sequence of
-    :class:`~kafka.broker.SeenRequest` when iterated over."""
+    """The last 10,000 requests since the broker's start: a sequence of :class:`~kafka.broker.SeenRequest` when iterated
+    over."""
 
     def find(
         self, api: ApiName | None = None, *, client_id: str | None = None, topic: str | None = None, after: int = 0

@@ -231,7 +231,7 @@ def test_a_rule_for_one_client_is_for_no_other(broker: EmbeddedBroker, client: R
 
 def test_a_wait_that_is_in_vain_says_what_was_waited_for(broker: EmbeddedBroker) -> None:
     fault = broker.faults.drop("Heartbeat", nth=2)
-    with pytest.raises(KafkaTimeoutError, match=r"drop\(Heartbeat, when='before', nth=2\) matched 0 times"):
+    with pytest.raises(KafkaTimeoutError, match=r"drop\(Heartbeat, when='before', nth=2\) was applied 0 times"):
         fault.wait(timeout=0.05)
 
 
