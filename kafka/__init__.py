@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafka.client.connection import BrokerConnection
     from kafka.client.kafka_client import KafkaClient
     from kafka.consumer import ConsumerRebalanceListener, ConsumerRecord, KafkaConsumer, SubscriptionPattern
-    from kafka.net.delayed import DelayedTaskQueue
+    from kafka.net.loop import DelayedTaskQueue
     from kafka.producer import KafkaProducer
     from kafka.serializer import DefaultSerializer, Deserializer, JsonSerializer, Serializer
     from kafka.share import AcknowledgeType, KafkaShareConsumer, ShareRecord
@@ -45,7 +45,7 @@ _HOME = {
     "ConsumerRebalanceListener": "kafka.consumer",
     "ConsumerRecord": "kafka.consumer",
     "DefaultSerializer": "kafka.serializer",
-    "DelayedTaskQueue": "kafka.net.delayed",
+    "DelayedTaskQueue": "kafka.net.loop",
     "Deserializer": "kafka.serializer",
     "IsolationLevel": "kafka.structs",
     "JsonSerializer": "kafka.serializer",

@@ -44,12 +44,12 @@ from kafka.core.admin.values import (
     TransactionListing,
     TransactionState,
 )
+from kafka.core.connection import ApiRanges
 from kafka.core.dialogue import Dialogue, refresh_metadata
 from kafka.core.group.assignors.strategy import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from kafka.core.group.protocol import MemberAssignment, MemberSubscription
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
-from kafka.core.versions import ApiRanges
 from kafka.errors import (
     BrokerResponseError,
     IllegalArgumentError,

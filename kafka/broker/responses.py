@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafka.net.delayed import Timer, TimerHeap
+from kafka.net.loop import Timer, TimerHeap
 from kafka.wire.message import Response
 from kafka.wire.types import BytesLike
 

@@ -2,11 +2,10 @@
 
 ::
 
-    kafka_client.py   KafkaClient: the public methods; request(), run(), poll()
-    router.py         from a target to a connection; all connections of a client
-    connection.py     BrokerConnection: one connection to one node
+    kafka_client.py   KafkaClient: the public methods; run(), poll()
+    router.py         request(): from a target to a connection; all connections of a client
+    connection.py     BrokerConnection: one connection to one node, and the requests handed to it
     handshake.py      SASL and ApiVersions on a new transport; renewal of SASL sessions
-    requests.py       requests handed to a connection that are not in flight
     security.py       TLS and SASL from the settings; OAUTHBEARER tokens
     bootstrap.py      connecting to the first broker
     cluster.py        ClusterMetadata: brokers, topics and leaders, and their refresh
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from kafka.client.connection import BrokerConnection
     from kafka.client.io_thread import ClientHost, IoThread, SharedLoopHost, make_host
     from kafka.client.kafka_client import KafkaClient
-    from kafka.core.versions import ApiRanges
+    from kafka.core.connection import ApiRanges
 
 _HOME = {
-    "ApiRanges": "kafka.core.versions",
+    "ApiRanges": "kafka.core.connection",
     "BrokerConnection": "kafka.client.connection",
     "ClusterMetadata": "kafka.client.cluster",
     "ClientHost": "kafka.client.io_thread",

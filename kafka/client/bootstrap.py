@@ -22,8 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.client.connection import BOOTSTRAP, BrokerConnection, ConnectionSettings
-from kafka.client.requests import PendingRequest
+from kafka.client.connection import BOOTSTRAP, BrokerConnection, ConnectionSettings, PendingRequest
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
 from kafka.core.versions import NegotiatedVersions, VersionsDialogue

@@ -13,13 +13,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kafka.client.connection import BOOTSTRAP, SOFTWARE, BrokerConnection, ConnectionSettings
-from kafka.client.requests import PendingRequest
+from kafka.client.connection import BOOTSTRAP, SOFTWARE, BrokerConnection, ConnectionSettings, PendingRequest
+from kafka.core.connection import ApiRanges
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import NodeId
 from kafka.core.versions import (
     API_VERSIONS_KEY,
-    ApiRanges,
     NegotiatedVersions,
     VersionsDialogue,
     discover_versions,

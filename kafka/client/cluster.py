@@ -13,12 +13,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.config import resolve
-from kafka.core.dialogue import ByVersion
-from kafka.core.leader_hints import LeaderHint
+from kafka.core.connection import ByVersion
 from kafka.core.retry import Rng
 from kafka.errors import (
     AuthenticationError,
@@ -46,6 +45,13 @@ Listener = Callable[["ClusterMetadata"], object]
 _AUTO_CREATION_SINCE = 4
 _ALL_AS_NULL_SINCE = 1
 _CREATED_CODES = (NoError.errno, LeaderNotAvailableError.errno)
+
+
+class LeaderHint(NamedTuple):
+    """Who leads a partition, as a response says it (KIP-951); -1 for what was not told."""
+
+    leader: int
+    epoch: int
 
 
 class ClusterMetadata:

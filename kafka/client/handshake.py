@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.client.requests import PendingRequest
 from kafka.client.security import ClientSecurity
 from kafka.core.authentication import (
     NO_RENEWAL,
@@ -464,6 +463,8 @@ class SaslAuthentication:
             self._frames = FrameReader(MAX_TOKEN_BYTES)
             self._transport.write(frame(step.data))
             return
+        from kafka.client.connection import PendingRequest  # which imports this module
+
         self.awaits = type(step.request)
         pending = PendingRequest(step.request, self.deadline, self._timeout_s, is_internal=True)
         chunks = self._machine.send(step.request, step.version, self.deadline, pending)

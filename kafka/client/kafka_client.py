@@ -32,20 +32,18 @@ from kafka._version import __version__
 from kafka.client.bootstrap import server_finder
 from kafka.client.check_version import ClusterVersions, VersionChecks
 from kafka.client.cluster import ClusterMetadata, MetadataRefresher
-from kafka.client.connection import BrokerConnection, ConnectionSettings
+from kafka.client.connection import BrokerConnection, ConnectionSettings, TrafficCounters
 from kafka.client.driver import DialogueDriver, gather
-from kafka.client.requests import PendingRequest, TrafficCounters
-from kafka.client.router import Router, ThrottleTimes
+from kafka.client.router import Coordinators, Router, ThrottleTimes
 from kafka.config import resolve
+from kafka.core.connection import ApiRanges, ByVersion
 from kafka.core.coordinator import FoundCoordinator, find_coordinator
-from kafka.core.dialogue import ByVersion, Dialogue, now, refresh_metadata
+from kafka.core.dialogue import Dialogue, now, refresh_metadata
 from kafka.core.retry import Backoff, Rng
-from kafka.core.routing import AnyNode, Coordinator, Coordinators, NodeId, Target
-from kafka.core.versions import ApiRanges
+from kafka.core.routing import AnyNode, Coordinator, NodeId, Target
 from kafka.errors import (
     AuthenticationError,
     Cancelled,
-    IllegalStateError,
     KafkaConfigurationError,
     KafkaError,
     KafkaTimeoutError,
@@ -53,8 +51,7 @@ from kafka.errors import (
     UnknownBrokerIdError,
 )
 from kafka.future import Future
-from kafka.net.delayed import NEVER_S, DelayedTaskQueue
-from kafka.net.loop import Loop, LoopTimer
+from kafka.net.loop import NEVER_S, DelayedTaskQueue, Loop, LoopTimer
 from kafka.net.resolve import parse_servers
 from kafka.net.tcp import TcpNetwork
 from kafka.net.transport import Network
@@ -137,7 +134,7 @@ class KafkaClient:
         self._checks = VersionChecks(servers, self._network, self._settings, self._rng, self.retry_backoff)
         is_canonical = self.config["client_dns_lookup"] == "resolve_canonical_bootstrap_servers_only"
         recovers = self.config["metadata_recovery_strategy"] == "rebootstrap"
-        self._router = Router(
+        self.router = Router(
             self._network,
             self.cluster,
             self._settings,
@@ -150,16 +147,17 @@ class KafkaClient:
             find_at_once=is_canonical,
             recovers=recovers,
         )
+        """Requests to connections: the clients of this package hand theirs to it directly."""
         self._refresher = MetadataRefresher(
             self.loop,
             self.cluster,
             self._ask_for_metadata,
-            self._router.on_metadata,
-            self._router.rebootstrap if recovers else None,
+            self.router.on_metadata,
+            self.router.rebootstrap if recovers else None,
             self.config["metadata_recovery_rebootstrap_trigger_ms"] / 1000,
         )
         self._driver = DialogueDriver(self)
-        self._tasks = ScheduledTasks(self.loop, self._router.count_event)
+        self._tasks = ScheduledTasks(self.loop, self.router.count_event)
         self._residents: list[LoopResident] = []
         self._traffic: list[TrafficCounters] = []
         self._is_closed = False
@@ -197,13 +195,13 @@ class KafkaClient:
         IncompatibleBrokerVersion, KafkaProtocolError, UnknownBrokerIdError (the node has left), StaleMetadata or the
         topic's error (no leader). Error codes in the response are the caller's to look at.
         """
-        pending = self._pending_request(request, timeout_s, min_version, max_version)
-        self._router.send(pending, target, lane)
-        return pending.future
+        return self.router.request(
+            target, request, timeout_s, lane=lane, min_version=min_version, max_version=max_version
+        )
 
     def run(self, dialogue: Dialogue[T]) -> Future[T]:
         """Drive a dialogue (``core/dialogue.py``); the future gets its result, or the error that it lets out."""
-        self._check_usable()
+        self.router.check_usable()
         return self._driver.run(dialogue)
 
     @property
@@ -224,11 +222,11 @@ class KafkaClient:
     @property
     def coordinators(self) -> Coordinators:
         """The known coordinators; ``forget()`` there when a response says NOT_COORDINATOR."""
-        return self._router.coordinators
+        return self.router.coordinators
 
     def refresh_metadata(self, topics: Sequence[str] = ()) -> Future[None]:
         """Read the cluster's metadata soon; ``topics`` are wanted from now on, beside the others."""
-        self._check_usable()
+        self.router.check_usable()
         future: Future[None] = Future()
         if self.cluster.need_all_topics or not set(topics) - self.cluster.wanted_topics:
             refreshed = self.cluster.request_update()
@@ -241,21 +239,21 @@ class KafkaClient:
     @property
     def throttle(self) -> ThrottleTimes:
         """Throttle times of this client's responses, by API."""
-        return self._router.throttle
+        return self.router.throttle
 
     @property
     def connections_opened(self) -> int:
         """How many connections were ready, since the start."""
-        return self._router.connections_opened
+        return self.router.connections_opened
 
     @property
     def connections_lost(self) -> int:
         """How many connections were lost, or could not be made."""
-        return self._router.connections_lost
+        return self.router.connections_lost
 
     def log_when_unreachable(self) -> None:
         """Log when no bootstrap server can be reached: for consumers, whose poll() raises no error for that."""
-        self._router.bootstrap.log_when_unreachable()
+        self.router.bootstrap.log_when_unreachable()
 
     def add_resident(self, resident: LoopResident) -> None:
         """Close it before this client, until :meth:`remove_resident`."""
@@ -275,21 +273,21 @@ class KafkaClient:
     def add_traffic(self, traffic: TrafficCounters) -> None:
         """Report all requests and responses to it, until :meth:`remove_traffic`."""
         self._traffic.append(traffic)
-        self._router.nodes.set_traffic(tuple(self._traffic))
+        self.router.nodes.set_traffic(tuple(self._traffic))
 
     def remove_traffic(self, traffic: TrafficCounters) -> None:
         """Nothing for one that is not there."""
         if traffic in self._traffic:
             self._traffic.remove(traffic)
-            self._router.nodes.set_traffic(tuple(self._traffic))
+            self.router.nodes.set_traffic(tuple(self._traffic))
 
     def connections(self) -> list[BrokerConnection]:
         """All that there are, open or not."""
-        return list(self._router.nodes)
+        return list(self.router.nodes)
 
     def connection(self, node_id: NodeId) -> BrokerConnection | None:
         """The one to a node, if there is one."""
-        return self._router.nodes.find(node_id)
+        return self.router.nodes.find(node_id)
 
     def bootstrapped(self, timeout_ms: float | None = None, *, anew: bool = False) -> Future[None]:
         """Done when the cluster's metadata has been read, or with ``anew`` read once more; fails with the first error
@@ -312,19 +310,19 @@ class KafkaClient:
                     if not isinstance(error, KafkaTimeoutError):
                         last = str(error)
                     if (yield from now()) >= give_up_at:
-                        why = last if self.cluster.brokers() else self._router.bootstrap.why()
+                        why = last if self.cluster.brokers() else self.router.bootstrap.why()
                         raise KafkaTimeoutError(f"no metadata within {name}={limit_ms}: {why}") from None
 
         return self.run(read())
 
     def close_lane(self, lane: str, node_id: NodeId | None = None) -> None:
         """Close the connections of one lane, or the one to a node."""
-        self._router.nodes.close(node_id, lane)
+        self.router.nodes.close(node_id, lane)
 
     def watch_lane(self, lane: str, on_lost: Callable[[BaseException], object] | None) -> None:
         """Call ``on_lost`` when a connection of that lane is lost or closed as idle, also without requests on it,
         and not for :meth:`close_lane` and the other ways to close it; None: no more."""
-        self._router.watch_lane(lane, on_lost)
+        self.router.watch_lane(lane, on_lost)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -334,7 +332,7 @@ class KafkaClient:
         Any number of times. A loop of its own is closed, too; one that was given goes on.
         """
         if node_id is not None:
-            self._router.nodes.close(node_id)
+            self.router.nodes.close(node_id)
             return
         if self._is_closed:
             return
@@ -342,10 +340,11 @@ class KafkaClient:
             for resident in list(self._residents):
                 resident.close()
         self._is_closed = True
+        self.router.refuse()
         error = Cancelled("the client was closed")
         self._refresher.close()
         self._driver.close()
-        self._router.close(error)
+        self.router.close(error)
         self.cluster.close(error)
         self._tasks.close()
         if self._owns_network:
@@ -361,51 +360,27 @@ class KafkaClient:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _pending_request(
-        self,
-        request: Request[Any] | ByVersion[Any],
-        timeout_s: float | None = None,
-        min_version: int | None = None,
-        max_version: int | None = None,
-        is_internal: bool = False,
-    ) -> PendingRequest:
-        if self._is_closed or not self.loop.is_usable:
-            self._check_usable()
-        if timeout_s is None:
-            timeout_s = self._settings.request_timeout_s
-        return PendingRequest(request, self.loop.time() + timeout_s, timeout_s, min_version, max_version, is_internal)
-
     def _ask_for_metadata(self, request: ByVersion[MetadataResponse]) -> Future[MetadataResponse]:
-        pending = self._pending_request(request, is_internal=True)
-        self._router.send(pending, AnyNode())
-        return pending.future
+        return self.router.request(AnyNode(), request, is_internal=True)
 
     def _find_coordinator(self, coordinator: Coordinator) -> Future[FoundCoordinator]:
         return self._driver.run(find_coordinator(coordinator, self.retry_backoff, self._settings.request_timeout_s))
-
-    def _check_usable(self) -> None:
-        if self._is_closed:
-            raise IllegalStateError("the client is closed")
-        if not self.loop.is_usable:
-            raise IllegalStateError(
-                "the client's loop is closed, or belongs to the parent process: after a fork, make a new client"
-            )
 
     def ready(self, node_id: NodeId) -> bool:
         """Begin to connect, or go on; whether requests may be sent. False while metadata is due or under way.
 
         AuthenticationError when the cluster, or the node, has just refused us.
         """
-        self._check_usable()
+        self.router.check_usable()
         if self.cluster.refusal is not None:
             raise self.cluster.refusal
         if self.is_ready(node_id):
             return True
-        connection = self._router.nodes.find(node_id)
+        connection = self.router.nodes.find(node_id)
         if connection is None:
             if self.cluster.broker_metadata(node_id) is None:
                 return False
-            connection = self._router.nodes.get(node_id)
+            connection = self.router.nodes.get(node_id)
         if isinstance(connection.last_error, AuthenticationError) and connection.blacked_out():
             raise connection.last_error
         connection.connect()
@@ -415,22 +390,20 @@ class KafkaClient:
         """Whether requests may be sent to the node now; changes nothing."""
         if self.cluster.metadata_refresh_in_progress or self.cluster.ttl() == 0:
             return False
-        connection = self._router.nodes.find(node_id)
+        connection = self.router.nodes.find(node_id)
         return connection is not None and connection.can_send_more()
 
     def send(self, node_id: NodeId, request: Request[R] | ByVersion[R]) -> Future[R]:
         """Send a request to a node that is ready; NodeNotReadyError when its connection is not."""
-        self._check_usable()
-        connection = self._router.nodes.find(node_id)
+        self.router.check_usable()
+        connection = self.router.nodes.find(node_id)
         if connection is None or not connection.can_send_more():
             state = "not connected"
             if connection is not None:
                 busy = "max_in_flight_requests_per_connection is reached, or it throttles this client"
                 state = busy if connection.connected() else connection.state.value
             raise NodeNotReadyError(f"node {node_id} takes no request now: {state}")
-        pending = self._pending_request(request)
-        connection.submit(pending)
-        return pending.future
+        return self.router.request(node_id, request)
 
     def poll(
         self, timeout_ms: float | None = None, future: Future[Any] | None = None, sleep: bool = False
@@ -442,8 +415,8 @@ class KafkaClient:
         ``future`` it goes on until that is done. With nothing in flight it waits ``retry_backoff_ms`` at most, unless
         ``sleep`` is set: then the whole time.
         """
-        self._check_usable()
-        router, loop = self._router, self.loop
+        self.router.check_usable()
+        router, loop = self.router, self.loop
         wait_s = (self.config["request_timeout_ms"] if timeout_ms is None else max(timeout_ms, 0)) / 1000
         if future is None and not sleep and not self._is_busy():
             wait_s = min(wait_s, self.config["retry_backoff_ms"] / 1000)
@@ -475,7 +448,7 @@ class KafkaClient:
         """Milliseconds until it makes sense to try the node: 0 for an unknown or connecting one, what is left of the
         back-off for a disconnected one, 999999999 for a connected one.
         """
-        connection = self._router.nodes.find(node_id)
+        connection = self.router.nodes.find(node_id)
         return 0 if connection is None else connection.connection_delay()
 
     def throttle_delay(self, node_id: NodeId, lane: str | None = None) -> float:
@@ -484,40 +457,39 @@ class KafkaClient:
 
     def throttled_until(self, node_id: NodeId, lane: str | None = None) -> float:
         """The same as the monotonic instant when that is over; 0 when it takes requests."""
-        connection = self._router.nodes.find(node_id, lane)
-        return 0.0 if connection is None else connection.muted_until
+        return self.router.throttled_until(node_id, lane)
 
     def connected(self, node_id: NodeId) -> bool:
         """Whether there is a connection that requests may be sent on."""
-        connection = self._router.nodes.find(node_id)
+        connection = self.router.nodes.find(node_id)
         return connection is not None and connection.connected()
 
     def is_disconnected(self, node_id: NodeId) -> bool:
         """Whether the connection to the node was lost or not made; False for an unknown node."""
-        connection = self._router.nodes.find(node_id)
+        connection = self.router.nodes.find(node_id)
         return connection is not None and connection.disconnected()
 
     def in_flight_request_count(self, node_id: NodeId | None = None) -> int:
         """Requests sent, or waiting to be, that have no answer yet: of one node, or of all."""
-        return self._router.nodes.in_flight_request_count(node_id)
+        return self.router.nodes.in_flight_request_count(node_id)
 
     def least_loaded_node(self) -> NodeId | None:
         """A connected node with nothing in flight; else the one with least in flight outside back-off; else one that is
         disconnected and outside back-off; else a broker never tried; else None, and the bootstrap servers are tried.
         """
-        found = self._router.nodes.least_loaded_node()
+        found = self.router.nodes.least_loaded_node()
         if found is None:
-            self._router.start_bootstrap()
+            self.router.start_bootstrap()
         return found
 
     def set_topics(self, topics: Iterable[str]) -> Future[ClusterMetadata]:
         """Read the metadata of these topics from now on, of all when empty. The future is that of the refresh."""
-        self._check_usable()
+        self.router.check_usable()
         return self.cluster.set_topics(topics)
 
     def add_topic(self, topic: str) -> Future[ClusterMetadata]:
         """Read the metadata of this topic, too. The future is that of the refresh."""
-        self._check_usable()
+        self.router.check_usable()
         return self.cluster.add_topic(topic)
 
     def schedule(self, task: Callable[[], Any], at: float) -> Future[Any]:
@@ -525,7 +497,7 @@ class KafkaClient:
 
         Scheduling the same task again cancels the former: its future fails with Cancelled.
         """
-        self._check_usable()
+        self.router.check_usable()
         return self._tasks.schedule(task, at)
 
     def unschedule(self, task: Callable[[], Any]) -> None:
@@ -548,13 +520,13 @@ class KafkaClient:
 
     def api_ranges(self, node_id: NodeId | None = None, timeout: float = 2, strict: bool = False) -> ApiRanges:
         """What a broker speaks, as :meth:`check_version` finds it: ``ranges``, ``features`` and ``release``."""
-        self._check_usable()
+        self.router.check_usable()
         if node_id is None:
             if self._versions.known is None:
                 self._versions.learn(self._checks.of_servers(timeout, strict))
             assert self._versions.known is not None
             return self._versions.known
-        address = self._router.address_of(node_id)
+        address = self.router.address_of(node_id)
         if address is None:
             raise UnknownBrokerIdError(f"node {node_id}: not in the cluster's metadata")
         return self._checks.of_node(node_id, address, timeout, strict).ranges
@@ -566,9 +538,9 @@ class KafkaClient:
 
     def _is_busy(self) -> bool:
         return bool(
-            self._router.nodes.in_flight_request_count()
-            or self._router.bootstrap.is_under_way
-            or any(connection.connecting() for connection in self._router.nodes)
+            self.router.nodes.in_flight_request_count()
+            or self.router.bootstrap.is_under_way
+            or any(connection.connecting() for connection in self.router.nodes)
         )
 
 

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kafka._native import mypyc_attr
-from kafka.client.connection import BrokerConnection
+from kafka.client.connection import BrokerConnection, PendingRequest
 from kafka.client.kafka_client import KafkaClient
-from kafka.client.requests import PendingRequest
 from kafka.metrics import KafkaMetric, Measured, Measurements, MetricName, Row
 from kafka.wire.message import Response
 

@@ -1,7 +1,8 @@
 """From a target to a connection: looks the node up, finds out what is missing, holds the request meanwhile.
 
-The look-up itself is :func:`kafka.core.routing.route`; here is what is done about its :class:`NoKnownNode`. The router
-is also the owner of the nodes' connections (:class:`NodeConnections`) and is called when they are ready or lost.
+The look-up itself is :func:`route`, which only decides. When it does not know, it says what has to be found out first
+(:class:`NoKnownNode`), and :class:`Router` does that. The router is also the owner of the nodes' connections
+(:class:`NodeConnections`) and is called when they are ready or lost.
 
     NoKnownNode.BROKERS      bootstrap (KIP-899; when brokers are known, only if ``metadata_recovery_strategy``
                              says so); held until a connection is ready, metadata came, or a back-off is over
@@ -10,39 +11,127 @@ is also the owner of the nodes' connections (:class:`NodeConnections`) and is ca
     NoKnownNode.COORDINATOR  FindCoordinator, once for all requests that wait
 
 Responses pass through here before their callers see them: leader hints (KIP-951) and throttle times are taken out.
+A new kind of target is a class in ``core/routing.py`` and a branch in :func:`route`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
 from math import inf
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+from uuid import UUID
 
 from kafka.client.bootstrap import Bootstrap, FindServers
 from kafka.client.check_version import ClusterVersions
-from kafka.client.cluster import ClusterMetadata
-from kafka.client.connection import BOOTSTRAP, BrokerConnection, ConnectionOwner, ConnectionSettings
-from kafka.client.requests import PendingRequest, TrafficCounters, fail_all
+from kafka.client.cluster import ClusterMetadata, LeaderHint
+from kafka.client.connection import (
+    BOOTSTRAP,
+    BrokerConnection,
+    ConnectionOwner,
+    ConnectionSettings,
+    PendingRequest,
+    TrafficCounters,
+    fail_all,
+)
+from kafka.core.connection import ByVersion
 from kafka.core.coordinator import FoundCoordinator
-from kafka.core.leader_hints import PARTITIONS_OF, leader_hints
 from kafka.core.retry import Rng
-from kafka.core.routing import Coordinator, Coordinators, Leader, NodeId, NoKnownNode, Target, route
+from kafka.core.routing import AnyNode, Coordinator, Leader, NodeId, Target
 from kafka.core.versions import NegotiatedVersions, VersionsDialogue
 from kafka.errors import (
+    FencedLeaderEpochError,
+    IllegalStateError,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     LeaderNotAvailableError,
+    NotLeaderForPartitionError,
     StaleMetadata,
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
 from kafka.net.loop import LoopTimer
 from kafka.net.transport import Network
-from kafka.wire.message import Response
+from kafka.protocol.fetch import FetchResponse
+from kafka.protocol.produce import ProduceResponse
+from kafka.protocol.share import ShareAcknowledgeResponse, ShareFetchResponse
+from kafka.structs import BrokerMetadata, TopicPartition
+from kafka.wire.message import Request, Response
 
 log = logging.getLogger(__name__)
+
+
+class NoKnownNode(Enum):
+    """Why a target has no node: what has to be found out first."""
+
+    BROKERS = "no broker is known or free"
+    CONTROLLER = "the controller is not known"
+    LEADER = "the partition's leader is not known"
+    COORDINATOR = "the coordinator is not known"
+
+
+class ClusterView(Protocol):
+    """The part of ``ClusterMetadata`` that routing needs."""
+
+    @property
+    def controller_id(self) -> int | None: ...
+
+    def leader_for_partition(self, partition: TopicPartition) -> int | None: ...
+
+
+class NodeChooser(Protocol):
+    """Chooses the least loaded node."""
+
+    def least_loaded_node(self) -> NodeId | None: ...
+
+
+class Coordinators:
+    """The known coordinators: from FindCoordinator, until an error contradicts it."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Coordinator, int] = {}
+
+    def get(self, coordinator: Coordinator) -> int | None:
+        """The node, or None."""
+        return self._nodes.get(coordinator)
+
+    def put(self, coordinator: Coordinator, node: int) -> None:
+        """FindCoordinator has answered."""
+        self._nodes[coordinator] = node
+
+    def forget(self, coordinator: Coordinator, node: int | None = None) -> None:
+        """It has moved. With ``node``: only when that is the known one, so that late errors do not undo a new
+        look-up."""
+        if node is None or self._nodes.get(coordinator) == node:
+            self._nodes.pop(coordinator, None)
+
+    def forget_all(self) -> None:
+        """Before a rebootstrap: the cluster may be another one."""
+        self._nodes.clear()
+
+    def forget_node(self, node: NodeId) -> None:
+        """The connection to ``node`` failed: its coordinators may have moved."""
+        for coordinator in [c for c, n in self._nodes.items() if n == node]:
+            del self._nodes[coordinator]
+
+
+def route(target: Target, cluster: ClusterView, nodes: NodeChooser, coordinators: Coordinators) -> NodeId | NoKnownNode:
+    """The node for ``target``, or what has to be found out first."""
+    if isinstance(target, (int, str)):
+        return target
+    if isinstance(target, AnyNode):
+        node = nodes.least_loaded_node()
+        return NoKnownNode.BROKERS if node is None else node
+    if isinstance(target, Leader):
+        leader = cluster.leader_for_partition(target.partition)
+        return NoKnownNode.LEADER if leader is None or leader < 0 else leader
+    if isinstance(target, Coordinator):
+        found = coordinators.get(target)
+        return NoKnownNode.COORDINATOR if found is None else found
+    controller = cluster.controller_id
+    return NoKnownNode.CONTROLLER if controller is None else controller
 
 
 class _Held(NamedTuple):
@@ -75,6 +164,7 @@ class Router:
     ) -> None:
         self._recovers = recovers
         self._loop = network.loop
+        self._request_timeout_s = settings.request_timeout_s
         self._cluster = cluster
         self._look_up = look_up
         self._refresh = refresh
@@ -82,6 +172,7 @@ class Router:
         self._coordinator_lookups: dict[Coordinator, Future[FoundCoordinator]] = {}
         self._wake: LoopTimer | None = None
         self._is_closed = False
+        self._is_refusing = False
         self.versions = versions
         self.coordinators = Coordinators()
         self.nodes = NodeConnections(cluster, network, settings, self, rng)
@@ -121,9 +212,50 @@ class Router:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def send(self, pending: PendingRequest, target: Target, lane: str | None = None) -> None:
-        """Hand the request to the connection for ``target``, now or when that is known."""
-        self._route(pending, target, lane, is_retried=False)
+    def request(
+        self,
+        target: Target,
+        request: Request[Any] | ByVersion[Any],
+        timeout_s: float | None = None,
+        *,
+        lane: str | None = None,
+        min_version: int | None = None,
+        max_version: int | None = None,
+        is_internal: bool = False,
+    ) -> Future[Any]:
+        """Hand the request to the connection for ``target``, now or when that is known; see
+        :meth:`kafka.client.kafka_client.KafkaClient.request`. ``is_internal``: not the user's, who polls for responses.
+        """
+        if self._is_refusing or not self._loop.is_usable:
+            self.check_usable()
+        if timeout_s is None:
+            timeout_s = self._request_timeout_s
+        pending = PendingRequest(
+            request, self._loop.time() + timeout_s, timeout_s, min_version, max_version, is_internal
+        )
+        if isinstance(target, int):  # the common case, without a search
+            self.nodes.get(target, lane).submit(pending)
+        else:
+            self._route(pending, target, lane, is_retried=False)
+        return pending.future
+
+    def check_usable(self) -> None:
+        """IllegalStateError when the client is closed, or its loop cannot be used."""
+        if self._is_refusing:
+            raise IllegalStateError("the client is closed")
+        if not self._loop.is_usable:
+            raise IllegalStateError(
+                "the client's loop is closed, or belongs to the parent process: after a fork, make a new client"
+            )
+
+    def throttled_until(self, node_id: NodeId, lane: str | None = None) -> float:
+        """Until when the node wants no requests (KIP-219), a monotonic instant; 0 when it takes them."""
+        connection = self.nodes.find(node_id, lane)
+        return 0.0 if connection is None else connection.muted_until
+
+    def refuse(self) -> None:
+        """Take no request any more: the client is being closed."""
+        self._is_refusing = True
 
     def close(self, error: KafkaError) -> None:
         """End all connections; what waits fails with ``error``."""
@@ -487,3 +619,53 @@ class ThrottleTimes:
     def of(self, api: str) -> Throttled:
         """What was counted for one API; zeros when it was never throttled."""
         return self.by_api.get(api, NOT_THROTTLED)
+
+
+# The leaders in the response to a request that was sent to the wrong broker (KIP-951).
+#
+# With NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, brokers of 3.7 and later say who leads instead, and where that
+# is: ``current_leader`` of the partition, ``node_endpoints`` of the answer (Produce 10, Fetch 16; Fetch 12 to 15 have
+# the leader without its address). Whether to believe it is the cluster metadata's to decide (``client/cluster.py``).
+#
+# Another API with such hints: one more line in :data:`PARTITIONS_OF`.
+
+
+CODES: Final = frozenset({NotLeaderForPartitionError.errno, FencedLeaderEpochError.errno})
+
+
+class LeaderHints(NamedTuple):
+    """All hints of one response."""
+
+    leaders: dict[TopicPartition, LeaderHint]
+    nodes: list[BrokerMetadata]
+
+
+PARTITIONS_OF: Final[Mapping[type[Response], str]] = {
+    ProduceResponse: "partition_responses",
+    FetchResponse: "partitions",
+    ShareFetchResponse: "partitions",
+    ShareAcknowledgeResponse: "partitions",
+}
+"""Answers with hints, and what they call the partitions of a topic."""
+
+
+def leader_hints(response: Any, name_of: Callable[[UUID], str | None]) -> LeaderHints | None:
+    """The hints of an answer of one of :data:`PARTITIONS_OF`'s types; None when there are none, as there are mostly.
+
+    ``name_of`` gives the name of the topic with an id.
+    """
+    attribute = PARTITIONS_OF[type(response)]
+    leaders: dict[TopicPartition, LeaderHint] = {}
+    for topic in response.responses:
+        for entry in getattr(topic, attribute):
+            if entry.error_code not in CODES:
+                continue
+            hint = entry.current_leader
+            name = getattr(topic, "name", "") or getattr(topic, "topic", "") or name_of(topic.topic_id)
+            if name is not None and hint.leader_id >= 0 and hint.leader_epoch >= 0:
+                number = entry.index if attribute == "partition_responses" else entry.partition_index
+                leaders[TopicPartition(name, number)] = LeaderHint(hint.leader_id, hint.leader_epoch)
+    if not leaders:
+        return None
+    nodes = [BrokerMetadata(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
+    return LeaderHints(leaders, nodes)

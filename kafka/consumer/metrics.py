@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kafka.client import KafkaClient
+from kafka.client.connection import PendingRequest
 from kafka.client.metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
-from kafka.client.requests import PendingRequest
 from kafka.consumer.driver import ConsumerDriver
 from kafka.core.consume.positions import PartitionPosition
 from kafka.core.consume.record import RecordsByPartition

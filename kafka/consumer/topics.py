@@ -13,7 +13,7 @@ from math import inf
 from uuid import UUID
 
 from kafka.client import KafkaClient
-from kafka.core.dialogue import ByVersion
+from kafka.core.connection import ByVersion
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     InvalidTopicError,

@@ -21,8 +21,9 @@ from collections.abc import Generator
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from kafka.core.connection import ApiRanges
 from kafka.core.sasl import ClientMechanism, SaslError
-from kafka.core.versions import ApiRanges, negotiate_versions
+from kafka.core.versions import negotiate_versions
 from kafka.errors import (
     AuthenticationError,
     IllegalSaslStateError,

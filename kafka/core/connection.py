@@ -1,7 +1,8 @@
 """The client's side of one connection: requests to bytes, bytes to answers, in order.
 
-It knows correlation ids, what is in flight and until when. It leaves sockets, connecting, queueing and retrying to
-``client/connection.py``, and which version to speak to ``versions.py``; the broker's side is ``serving.py``.
+It knows correlation ids, what is in flight and until when, and chooses among the versions that the broker speaks
+(:class:`ApiRanges`). It leaves sockets, connecting, queueing and retrying to ``client/connection.py``, and finding out
+what the broker speaks to ``versions.py``; the broker's side is ``serving.py``.
 
     send(request, version)  ->  chunks to write          receive(data)  ->  (request, answer) in order
                                                          or get_buffer(), buffer_updated(count) for large ones
@@ -15,15 +16,18 @@ one. A request sent as ``skippable`` may be dropped like this; for all others an
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from kafka.errors import CorrelationIdError, KafkaProtocolError
+from kafka.errors import CorrelationIdError, IncompatibleBrokerVersion, KafkaProtocolError
 from kafka.protocol.framing import decode_response, encode_request, read_correlation_id
 from kafka.protocol.registry import NAMES
 from kafka.wire.frame import DEFAULT_MAX_BYTES, Frame, LargeFrameReader, ReceiveBuffers
 from kafka.wire.message import Request, Response
 from kafka.wire.types import BytesLike
+
+R = TypeVar("R", bound=Response)
 
 PRODUCE_KEY: Final = 0
 _MAX_CORRELATION_ID: Final = 2**31 - 1
@@ -34,6 +38,73 @@ _response_types: dict[type[Request[Any]], type[Response]] = {}
 def expects_answer(request: Request[Any]) -> bool:
     """Whether the broker answers: always, but for Produce with acks=0."""
     return request.api_key != PRODUCE_KEY or request.acks != 0  # type: ignore[attr-defined]
+
+
+class ApiRanges:
+    """The API versions of one broker: API key -> (lowest, highest version), and the cluster's finalized features.
+
+    ``release`` is what the ranges look like ("0.9", "4.3"); None for the ranges of a broker that was not asked.
+    """
+
+    __slots__ = ("_chosen", "features", "ranges", "release")
+
+    def __init__(
+        self,
+        ranges: Mapping[int, tuple[int, int]],
+        features: Mapping[str, tuple[int, int]] | None = None,
+        release: str | None = None,
+    ) -> None:
+        self.ranges = dict(ranges)
+        self.features = dict(features or {})
+        self.release = release
+        self._chosen: dict[type[Request[Any]], int] = {}
+
+    def __contains__(self, api_key: int) -> bool:
+        return api_key in self.ranges
+
+    def choose(
+        self,
+        request: type[Request[Any]],
+        min_version: int | None = None,
+        max_version: int | None = None,
+        node: object = "the broker",
+    ) -> int:
+        """The highest version that both sides speak, within ``min_version`` and ``max_version``.
+
+        IncompatibleBrokerVersion, which names the API and both ranges, when there is none; ``node`` as text says who.
+        """
+        is_usual = min_version is None and max_version is None
+        if is_usual and request in self._chosen:
+            return self._chosen[request]
+        name = NAMES.get(request.api_key, request.__name__)
+        theirs = self.ranges.get(request.api_key)
+        lowest = max(min_version or 0, request.min_version)
+        highest = request.max_version if max_version is None else min(max_version, request.max_version)
+        looks = f" (it looks like release {self.release})" if self.release else ""
+        if theirs is None:
+            raise IncompatibleBrokerVersion(f"{node} does not have the API {name}{looks}")
+        if max(lowest, theirs[0]) > min(highest, theirs[1]):
+            raise IncompatibleBrokerVersion(
+                f"{name}: {node} speaks versions {theirs[0]} to {theirs[1]}{looks}, "
+                f"this call needs {lowest} to {highest}"
+            )
+        version = min(highest, theirs[1])
+        if is_usual:
+            self._chosen[request] = version
+        return version
+
+
+class ByVersion(Generic[R]):
+    """A request whose fields depend on the version spoken: ``build(version)`` is called once that is chosen.
+
+    FindCoordinator asks for ``key`` up to version 3 and for ``coordinator_keys`` from 4 on, for example.
+    """
+
+    __slots__ = ("build", "request_type")
+
+    def __init__(self, request_type: type[Request[R]], build: Callable[[int], Request[R]]) -> None:
+        self.request_type = request_type
+        self.build = build
 
 
 class InFlightRequest:

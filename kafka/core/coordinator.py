@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafka.core.dialogue import ByVersion, Dialogue, send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Coordinator, CoordinatorType
 from kafka.errors import for_code

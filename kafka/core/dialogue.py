@@ -16,29 +16,17 @@ A new step is a class here and an entry in each driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from math import inf
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from kafka.core.connection import ByVersion
 from kafka.core.routing import Coordinator, Target
 from kafka.future import Future
 from kafka.wire.message import Request, Response
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
-
-
-class ByVersion(Generic[R]):
-    """A request whose fields depend on the version spoken: ``build(version)`` is called once that is chosen.
-
-    FindCoordinator asks for ``key`` up to version 3 and for ``coordinator_keys`` from 4 on, for example.
-    """
-
-    __slots__ = ("build", "request_type")
-
-    def __init__(self, request_type: type[Request[R]], build: Callable[[int], Request[R]]) -> None:
-        self.request_type = request_type
-        self.build = build
 
 
 class Send(NamedTuple):

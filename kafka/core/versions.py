@@ -1,8 +1,7 @@
-"""A broker's API versions: choosing one, finding them out, and which release they belong to.
+"""A broker's API versions: finding them out, and which release they belong to.
 
-:class:`ApiRanges` holds the versions of a broker and chooses among them. Two dialogues find them out on a fresh
-connection; they yield :class:`Probe` steps and are sent one :data:`Outcome` for each request. ``client/handshake.py``
-runs them.
+Two dialogues find out the :class:`~kafka.core.connection.ApiRanges` of a broker on a fresh connection; they yield
+:class:`Probe` steps and are sent one :data:`Outcome` for each request. ``client/handshake.py`` runs them.
 
     discover_versions()    for an unknown cluster: ApiVersions and Metadata v0 together, below 0.10 a probe for each
                            release
@@ -24,8 +23,8 @@ from collections.abc import Generator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from kafka.core.connection import ApiRanges
 from kafka.errors import (
-    IncompatibleBrokerVersion,
     KafkaConnectionError,
     KafkaProtocolError,
     UnrecognizedBrokerVersion,
@@ -37,79 +36,20 @@ from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.groups import ListGroupsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.offsets import OffsetFetchRequest
-from kafka.protocol.registry import NAMES
 from kafka.wire.message import Request, Response
 
 API_VERSIONS_KEY: Final = 18
 _GARBLED: Final = "answers something that is no Kafka message: probably not a Kafka broker"
 
 
-class ApiRanges:
-    """The API versions of one broker: API key -> (lowest, highest version), and the cluster's finalized features.
-
-    ``release`` is what the ranges look like ("0.9", "4.3"); None for the ranges of a broker that was not asked.
-    """
-
-    __slots__ = ("_chosen", "features", "ranges", "release")
-
-    def __init__(
-        self,
-        ranges: Mapping[int, tuple[int, int]],
-        features: Mapping[str, tuple[int, int]] | None = None,
-        release: str | None = None,
-    ) -> None:
-        self.ranges = dict(ranges)
-        self.features = dict(features or {})
-        self.release = release
-        self._chosen: dict[type[Request[Any]], int] = {}
-
-    @classmethod
-    def from_response(cls, response: ApiVersionsResponse) -> ApiRanges:
-        """The ranges of a response to ApiVersions."""
-        ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
-        features = {
-            feature.name: (feature.min_version_level, feature.max_version_level)
-            for feature in response.finalized_features
-        }
-        supported = {entry.name: (entry.min_version, entry.max_version) for entry in response.supported_features}
-        return cls(ranges, features, infer_release(ranges, supported))
-
-    def __contains__(self, api_key: int) -> bool:
-        return api_key in self.ranges
-
-    def choose(
-        self,
-        request: type[Request[Any]],
-        min_version: int | None = None,
-        max_version: int | None = None,
-        node: object = "the broker",
-    ) -> int:
-        """The highest version that both sides speak, within ``min_version`` and ``max_version``.
-
-        IncompatibleBrokerVersion, which names the API and both ranges, when there is none; ``node`` as text says who.
-        """
-        if min_version is None and max_version is None:
-            version = self._chosen.get(request)
-            if version is None:
-                version = self._chosen[request] = self._choose(request, 0, request.max_version, node)
-            return version
-        return self._choose(
-            request, min_version or 0, request.max_version if max_version is None else max_version, node
-        )
-
-    def _choose(self, request: type[Request[Any]], least: int, most: int, node: object) -> int:
-        name = NAMES.get(request.api_key, request.__name__)
-        theirs = self.ranges.get(request.api_key)
-        lowest, highest = max(least, request.min_version), min(most, request.max_version)
-        looks = f" (it looks like release {self.release})" if self.release else ""
-        if theirs is None:
-            raise IncompatibleBrokerVersion(f"{node} does not have the API {name}{looks}")
-        if max(lowest, theirs[0]) > min(highest, theirs[1]):
-            raise IncompatibleBrokerVersion(
-                f"{name}: {node} speaks versions {theirs[0]} to {theirs[1]}{looks}, "
-                f"this call needs {lowest} to {highest}"
-            )
-        return min(highest, theirs[1])
+def ranges_of(response: ApiVersionsResponse) -> ApiRanges:
+    """The ranges of a response to ApiVersions."""
+    ranges = {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys}
+    features = {
+        feature.name: (feature.min_version_level, feature.max_version_level) for feature in response.finalized_features
+    }
+    supported = {entry.name: (entry.min_version, entry.max_version) for entry in response.supported_features}
+    return ApiRanges(ranges, features, infer_release(ranges, supported))
 
 
 # -- probing ----------------------------------------------------------------------------------------------------------
@@ -223,7 +163,7 @@ def _from_api_versions(
         answer = second
     if answer.error_code:
         raise for_code(answer.error_code)("ApiVersions")
-    return NegotiatedVersions(ApiRanges.from_response(answer), metadata)
+    return NegotiatedVersions(ranges_of(answer), metadata)
 
 
 def _api_versions(software: tuple[str, str]) -> ApiVersionsRequest:

@@ -12,7 +12,8 @@ from math import inf
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.core.dialogue import ByVersion, Dialogue, send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, send
 from kafka.core.produce.accumulator import RecordAccumulator
 from kafka.core.produce.batch import TopicQueues
 from kafka.core.produce.producer_id import ProducerIdAndEpoch

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from kafka.client import KafkaClient
-from kafka.core.dialogue import ByVersion, Dialogue, Forget, Sleep, Wait, send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, Forget, Sleep, Wait, send
 from kafka.core.partitions import by_topic
 from kafka.core.produce.errors import TRANSACTION_ERROR_ACTIONS, TransactionErrorAction, TransactionRequestKind
 from kafka.core.produce.producer_id import ProducerIdAndEpoch

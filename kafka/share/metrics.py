@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafka.client import KafkaClient
+from kafka.client.connection import PendingRequest
 from kafka.client.metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
-from kafka.client.requests import PendingRequest
 from kafka.core.share.acknowledgements import AcknowledgementResult
 from kafka.core.share.records import ShareRecord
 from kafka.metrics import Row

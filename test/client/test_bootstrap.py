@@ -28,7 +28,7 @@ def test_the_servers_are_tried_in_turn_until_one_answers(world: World) -> None:
 
 def test_rounds_back_off_and_double(world: World) -> None:
     client = world.client("nowhere:1", rng=Fixed(0.5))
-    bootstrap = client._router.bootstrap
+    bootstrap = client.router.bootstrap
     begun: list[float] = []
     start = bootstrap._try_next
 
@@ -61,7 +61,7 @@ def test_without_a_back_off_a_server_that_comes_is_found_and_the_loop_has_rest(w
     client = world.client(reconnect_backoff_ms=0, reconnect_backoff_max_ms=0)
     answer = client.request(AnyNode(), NONE, 100)
     world.run(1)
-    assert 50 <= client._router.bootstrap.failures <= 101
+    assert 50 <= client.router.bootstrap.failures <= 101
     ScriptedBroker(world.network)
     assert world.wait(answer, 1).brokers
 
@@ -79,9 +79,9 @@ def test_an_address_that_takes_connections_and_serves_none_is_not_the_only_one_t
 
 def test_the_wait_between_rounds_has_an_end(world: World) -> None:
     client = world.client("nowhere:1", rng=Fixed(0.5))
-    client._router.bootstrap.failures = 40
+    client.router.bootstrap.failures = 40
     world.run(0.01)
-    assert client._router.bootstrap.next_at - world.now == pytest.approx(30, abs=0.1)  # reconnect_backoff_max_ms
+    assert client.router.bootstrap.next_at - world.now == pytest.approx(30, abs=0.1)  # reconnect_backoff_max_ms
 
 
 def test_the_wait_between_rounds_differs_from_client_to_client(world: World) -> None:
@@ -89,9 +89,9 @@ def test_the_wait_between_rounds_differs_from_client_to_client(world: World) -> 
     waits = []
     for chance in (0.0, 1.0):
         client = world.client("nowhere:1", rng=Fixed(chance))
-        client._router.bootstrap.failures = 40
+        client.router.bootstrap.failures = 40
         world.run(0.01)
-        waits.append(client._router.bootstrap.next_at - world.now)
+        waits.append(client.router.bootstrap.next_at - world.now)
     assert waits == pytest.approx([24, 36], abs=0.1)
 
 
@@ -108,11 +108,11 @@ def test_servers_that_move_are_found_anew_for_each_round_but_the_first(world: Wo
         world.loop.call_later(0.2, complete, outcome)
         return future
 
-    client._router.bootstrap._find_servers = find_servers
+    client.router.bootstrap._find_servers = find_servers
     ScriptedBroker(world.network, "second", 2)
     future = client.request(AnyNode(), NONE, 30)
     world.run(0.3)
-    assert "cannot be started" in client._router.bootstrap.why()
+    assert "cannot be started" in client.router.bootstrap.why()
     assert world.wait(future).brokers
     assert asked == pytest.approx([0.05, 0.35], abs=0.01)
 
@@ -135,7 +135,7 @@ def test_a_broker_that_comes_later_is_found(world: World) -> None:
 
 def test_the_bootstrap_connection_ends_when_brokers_are_known(world: World, broker: ScriptedBroker) -> None:
     client = world.settled(world.client())
-    assert client._router.nodes.find(BOOTSTRAP) is None
+    assert client.router.nodes.find(BOOTSTRAP) is None
     assert len(broker.open) == 1 and client.connected(1)
 
 

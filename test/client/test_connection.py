@@ -189,7 +189,7 @@ def test_a_lost_connection_fails_what_is_on_it_and_the_next_request_connects_aga
 def test_reconnecting_backs_off_exponentially(world: World, broker: ScriptedBroker, client: KafkaClient) -> None:
     broker.stop()
     world.run(0.01)
-    connection = client._router.nodes.get(1)
+    connection = client.router.nodes.get(1)
     waits = []
     for _ in range(5):
         world.failure(client.request(1, NONE))
@@ -254,7 +254,7 @@ def test_acks_0_is_done_once_written(world: World, broker: ScriptedBroker, clien
 
 def test_acks_0_on_a_connection_that_is_lost_fails(world: World, broker: ScriptedBroker, client: KafkaClient) -> None:
     future = client.request(1, ProduceRequest(acks=0, timeout_ms=1, topic_data=[]))
-    client._router.nodes.get(1).close(KafkaConnectionError("cut"))
+    client.router.nodes.get(1).close(KafkaConnectionError("cut"))
     assert isinstance(world.failure(future), KafkaConnectionError)
 
 

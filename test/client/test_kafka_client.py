@@ -154,9 +154,9 @@ def test_wakeup_ends_a_poll_from_another_thread(broker: ScriptedBroker) -> None:
     client = KafkaClient(bootstrap_servers="127.0.0.1:1")
     try:
         client.poll(0)
-        while client._router.bootstrap.is_under_way or client._router.bootstrap.failures < 1:
+        while client.router.bootstrap.is_under_way or client.router.bootstrap.failures < 1:
             client.poll(100)  # nobody is there: from now on only back-offs end by themselves
-        client._router.bootstrap.next_at = client.loop.time() + 3600
+        client.router.bootstrap.next_at = client.loop.time() + 3600
         client._refresher.close()
         client.loop.run_once(0)
         timer = threading.Timer(0.05, client.wakeup)
@@ -213,7 +213,7 @@ def test_a_connected_node_without_work_is_least_loaded(world: World) -> None:
 def test_without_any_broker_the_answer_is_none_and_the_servers_are_tried(world: World) -> None:
     client = world.client("nowhere:1")
     assert client.least_loaded_node() is None
-    assert client._router.bootstrap.is_under_way
+    assert client.router.bootstrap.is_under_way
 
 
 def test_closing_a_node_leaves_the_others_and_the_client(world: World, client: KafkaClient) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kafka.client import KafkaClient
-from kafka.client.cluster import ClusterMetadata
+from kafka.client.cluster import ClusterMetadata, LeaderHint
+from kafka.client.router import PARTITIONS_OF, leader_hints
 from kafka.consumer import KafkaConsumer
-from kafka.core.leader_hints import PARTITIONS_OF, LeaderHint, leader_hints
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.protocol.fetch import FetchRequest, FetchResponse

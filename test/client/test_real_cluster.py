@@ -11,8 +11,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, KafkaShareConsumer, TopicPartition
 from kafka.admin import ConfigResource
 from kafka.client.cluster import ClusterMetadata
-from kafka.client.connection import BrokerConnection
-from kafka.client.requests import PendingRequest
+from kafka.client.connection import BrokerConnection, PendingRequest
 from kafka.errors import IllegalStateError, UnsupportedVersionError, raise_for_code
 from kafka.protocol.quorum import UpdateFeaturesRequest
 from kafka.protocol.topics import DeleteTopicsRequest

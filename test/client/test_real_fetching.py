@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.client.connection import BrokerConnection
-from kafka.client.requests import PendingRequest
+from kafka.client.connection import BrokerConnection, PendingRequest
 from kafka.errors import LogTruncationError
 from kafka.protocol.fetch import FetchResponse
 from kafka.structs import OffsetAndMetadata

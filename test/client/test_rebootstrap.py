@@ -53,7 +53,7 @@ def test_a_name_that_is_unknown_for_a_while_is_looked_up_again(world: World) -> 
     world.run(0.01)
     names["service"] = []
     world.run(10)
-    assert "service: Name or service not known" in client._router.bootstrap.why()
+    assert "service: Name or service not known" in client.router.bootstrap.why()
     names["service"] = ["b"]
     ScriptedBroker(world.network, "b", 1, node_id=7)
     arrives(world, client, 7)
@@ -161,7 +161,7 @@ def test_while_the_servers_are_asked_partitions_are_known_and_nobody_leads_them(
     first.topics = {"t": {0: 1, 1: 1}}
     client = world.settled(world.client("service:1"))
     names["service"] = []
-    client._router.rebootstrap("a test says so")
+    client.router.rebootstrap("a test says so")
     assert client.cluster.brokers() == set()
     assert client.cluster.partitions_for_topic("t") == {0, 1}
     assert client.cluster.available_partitions_for_topic("t") == set()
@@ -224,6 +224,6 @@ def test_after_the_servers_led_back_the_count_of_failed_rounds_begins_anew(world
     first.stop()
     world.run(0.01)
     world.run(40)
-    assert client._router.bootstrap.failures > 3
-    client._router.rebootstrap("a test says so")
-    assert client._router.bootstrap.failures <= 1
+    assert client.router.bootstrap.failures > 3
+    client.router.rebootstrap("a test says so")
+    assert client.router.bootstrap.failures <= 1

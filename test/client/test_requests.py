@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from kafka.client.requests import PendingRequest, WriteQueue
+from kafka.client.connection import PendingRequest, WriteQueue
 from test.client.support import NONE
 
 

@@ -63,9 +63,9 @@ def test_the_time_for_connecting_has_jitter(world: World) -> None:
     world.network.partition("me", "kafka")
     client = world.client(rng=Fixed(1.0), socket_connection_setup_timeout_ms=1_000)
     world.run(1.1)
-    assert client._router.bootstrap.failures == 0
+    assert client.router.bootstrap.failures == 0
     world.run(0.2)
-    assert client._router.bootstrap.failures == 1
+    assert client.router.bootstrap.failures == 1
 
 
 def test_all_addresses_of_a_name_are_tried(world: World) -> None:
@@ -149,7 +149,7 @@ def test_a_client_asks_the_canonical_servers_and_looks_them_up_before_each_round
     client = KafkaClient(
         loop=loop, bootstrap_servers="alias:9092", client_dns_lookup="resolve_canonical_bootstrap_servers_only"
     )
-    bootstrap = client._router.bootstrap
+    bootstrap = client.router.bootstrap
     tried: list[list[tuple[str, int]]] = []
     bootstrap._try_next = lambda: tried.append(sorted(bootstrap._left)) or bootstrap._end_failed_round()  # type: ignore
     assert loop.run_until(lambda: len(tried) == 1, 10)

@@ -22,8 +22,8 @@ from kafka.core.authentication import (
     sasl_login,
     sasl_versions,
 )
+from kafka.core.connection import ApiRanges
 from kafka.core.sasl.mechanism import PlainClient
-from kafka.core.versions import ApiRanges
 from kafka.errors import IncompatibleBrokerVersion, SaslAuthenticationFailedError
 from kafka.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (

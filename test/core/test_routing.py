@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.routing import (
-    AnyNode,
-    Controller,
-    Coordinator,
-    Coordinators,
-    CoordinatorType,
-    Leader,
-    NodeId,
-    NoKnownNode,
-    Target,
-    route,
-)
+from kafka.client.router import Coordinators, NoKnownNode, route
+from kafka.core.routing import AnyNode, Controller, Coordinator, CoordinatorType, Leader, NodeId, Target
 from kafka.structs import TopicPartition
 
 GROUP = Coordinator("g")

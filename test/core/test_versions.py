@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kafka.core.connection import ApiRanges
 from kafka.core.versions import (
     OLD_RANGES,
     RELEASES,
-    ApiRanges,
     NegotiatedVersions,
     NoAnswer,
     Outcome,

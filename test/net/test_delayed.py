@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafka.errors import Cancelled
 from kafka.net.clock import ManualClock
-from kafka.net.delayed import NEVER_S, DelayedTaskQueue, TimerHeap
+from kafka.net.loop import NEVER_S, DelayedTaskQueue, TimerHeap
 
 
 def _queue() -> tuple[DelayedTaskQueue, ManualClock]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka.core.dialogue import ByVersion, Dialogue, Forget, Send, Sleep
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, Forget, Send, Sleep
 from kafka.core.produce.batch import PartitionQueue
 from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager

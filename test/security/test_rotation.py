@@ -70,7 +70,7 @@ def test_each_connection_has_the_files_of_its_time(secured: Secured, files: File
             until(lambda: re.search(text, outcome()), text, within_s=SOON_S)
 
         def reconnect() -> None:
-            for connection in list(client._router.nodes):
+            for connection in list(client.router.nodes):
                 client.close(connection.node_id)
             client.loop.run_until(lambda: False, 0.05)
 

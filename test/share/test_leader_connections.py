@@ -71,7 +71,7 @@ def test_locks_that_went_with_a_connection_that_the_client_ended_are_reported_to
     consumer.request_records(0)
     machine.run(2)
     if end == "asks the bootstrap servers again":
-        client._router.rebootstrap("a test says so")
+        client.router.rebootstrap("a test says so")
     else:
         machine.network.names["kafka"] = []  # so no other one can be made in time
         machine.run(4)

@@ -26,7 +26,7 @@ from kafka.broker.error_responses import error_code
 from kafka.broker.faults.rules import PRODUCE_KEY, FaultRuleBuilder, Rule
 from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.errors import IllegalArgumentError, UnsupportedVersionError
-from kafka.net.delayed import TimerHeap
+from kafka.net.loop import TimerHeap
 from kafka.protocol.fetch import FetchRequest
 from kafka.protocol.framing import API_VERSIONS_KEY, ReceivedRequest, UnknownRequest
 from kafka.protocol.metadata import MetadataRequest

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Generic, TypeVar
 
-from kafka.net.delayed import Timer, TimerHeap
+from kafka.net.loop import Timer, TimerHeap
 
 K = TypeVar("K", bound=Hashable)
 

@@ -64,7 +64,7 @@ from kafka.errors import (
     KafkaStorageError,
     NotCoordinatorError,
 )
-from kafka.net.delayed import Timer, TimerHeap
+from kafka.net.loop import Timer, TimerHeap
 from kafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ from kafka.core.admin.responses import (
     result_of,
 )
 from kafka.core.admin.values import known
-from kafka.core.dialogue import ByVersion, Dialogue, send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
 from kafka.errors import BrokerResponseError, IllegalArgumentError, KafkaError, KafkaProtocolError

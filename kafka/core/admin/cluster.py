@@ -18,7 +18,8 @@ from kafka.core.admin.responses import (
     topics_as,
 )
 from kafka.core.admin.topics import Partitions, partitions_of
-from kafka.core.dialogue import ByVersion, Dialogue, Send, now, send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, Send, now, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode
 from kafka.errors import (

@@ -26,7 +26,8 @@ from kafka.core.admin.values import (
     kind_of,
     known,
 )
-from kafka.core.dialogue import ByVersion, Dialogue, now
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, now
 from kafka.core.retry import Backoff
 from kafka.core.routing import AnyNode, Target
 from kafka.errors import (

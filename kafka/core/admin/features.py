@@ -9,10 +9,11 @@ from math import inf
 from typing import Any, Final
 
 from kafka.core.admin.responses import AdminApi, in_all, raise_first, request_api, requiring_release, result_of
-from kafka.core.dialogue import ByVersion, Dialogue, send
+from kafka.core.connection import ApiRanges, ByVersion
+from kafka.core.dialogue import Dialogue, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Controller, Target
-from kafka.core.versions import ApiRanges
+from kafka.core.versions import ranges_of
 from kafka.errors import BrokerResponseError, IllegalArgumentError, IncompatibleBrokerVersion, NoError
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_versions import ApiVersionsRequest
@@ -195,4 +196,4 @@ def request_api_versions(
         lambda: send(target, request), what="asking for API versions", backoff=backoff, timeout_s=timeout_s
     )
     raise_first([(answer.error_code, None, "api_versions")])
-    return ApiRanges.from_response(answer)
+    return ranges_of(answer)

@@ -32,8 +32,9 @@ from kafka.core.admin.routing import (
 )
 from kafka.core.admin.topics import check_partitions
 from kafka.core.admin.values import GroupState, GroupType, MemberToRemove, OffsetSpec, OffsetTimestamp, texts
+from kafka.core.connection import ByVersion
 from kafka.core.consume.offsets import LeaderOf, list_offsets, offsets_request, read_offsets
-from kafka.core.dialogue import ByVersion, Dialogue, RefreshMetadata, send
+from kafka.core.dialogue import Dialogue, RefreshMetadata, send
 from kafka.core.group.protocol import read_assignment, read_subscription
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying

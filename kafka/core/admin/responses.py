@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from kafka.core.dialogue import All, ByVersion, Dialogue, Send, now, refresh_metadata
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import All, Dialogue, Send, now, refresh_metadata
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import Controller, Leader, Target
 from kafka.errors import (

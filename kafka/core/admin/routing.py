@@ -14,7 +14,8 @@ from typing import Any, Final, TypeVar
 
 from kafka.core.admin.responses import TRANSIENT, request_brokers
 from kafka.core.admin.topics import metadata_of
-from kafka.core.dialogue import ByVersion, Dialogue, Send, send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, Send, send
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, CoordinatorType
 from kafka.errors import (

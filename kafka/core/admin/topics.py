@@ -20,7 +20,8 @@ from kafka.core.admin.responses import (
     topics_as,
 )
 from kafka.core.admin.values import ConfigSourceType, ElectionType, NewPartitions, NewTopic, kind_of
-from kafka.core.dialogue import ByVersion, Dialogue, now, refresh_metadata, send, sleep, within
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, now, refresh_metadata, send, sleep, within
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, retrying
 from kafka.core.routing import AnyNode, Leader

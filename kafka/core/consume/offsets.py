@@ -15,7 +15,8 @@ from functools import partial
 from math import inf
 from typing import Any, Final, NamedTuple
 
-from kafka.core.dialogue import All, ByVersion, Dialogue, RefreshMetadata, Send, Sleep, now
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import All, Dialogue, RefreshMetadata, Send, Sleep, now
 from kafka.core.retry import Backoff
 from kafka.errors import (
     BrokerResponseError,

@@ -28,7 +28,7 @@ from enum import Enum
 from math import inf
 from typing import Final
 
-from kafka.core.dialogue import ByVersion
+from kafka.core.connection import ByVersion
 from kafka.core.group.assignors.base import Assignor, GroupMember, RebalanceProtocol
 from kafka.core.group.machine import (
     NO_GENERATION,

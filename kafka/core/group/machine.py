@@ -22,7 +22,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.core.dialogue import ByVersion
+from kafka.core.connection import ByVersion
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 from kafka.wire.message import Request, Response

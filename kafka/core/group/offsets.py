@@ -21,7 +21,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from kafka.core.dialogue import ByVersion, Dialogue, Forget, RefreshMetadata, Sleep, now, send, within
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Dialogue, Forget, RefreshMetadata, Sleep, now, send, within
 from kafka.core.partitions import by_topic
 from kafka.core.retry import Backoff, ErrorTable
 from kafka.core.routing import Coordinator

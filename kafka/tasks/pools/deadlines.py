@@ -10,8 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from kafka.net.delayed import Timer, TimerHeap
-from kafka.net.loop import Loop, LoopTimer
+from kafka.net.loop import Loop, LoopTimer, Timer, TimerHeap
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import All, RefreshMetadata, Send
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.protocol.metadata import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse

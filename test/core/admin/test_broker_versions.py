@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafka.core.admin.features import BrokerVersionData, request_api_versions
-from kafka.core.versions import ApiRanges
+from kafka.core.connection import ApiRanges
 from kafka.errors import IllegalArgumentError, IncompatibleBrokerVersion, UnsupportedVersionError
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_versions import ApiVersionsResponse

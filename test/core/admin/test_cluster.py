@@ -8,7 +8,8 @@ import pytest
 
 from kafka.core.admin.cluster import broker_ids_of_the_cluster, describe_cluster
 from kafka.core.admin.responses import request_brokers
-from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import All, RefreshMetadata, Send
 from kafka.core.routing import AnyNode
 from kafka.errors import ClusterAuthorizationFailedError, IncompatibleBrokerVersion, UnknownBrokerIdError
 from kafka.protocol.metadata import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse

@@ -13,7 +13,7 @@ from kafka.core.admin.values import (
     ElectionType,
     kind_of,
 )
-from kafka.core.dialogue import ByVersion
+from kafka.core.connection import ByVersion
 from kafka.core.routing import AnyNode
 from kafka.errors import (
     IllegalArgumentError,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kafka.core.admin.routing import find_coordinators, request_coordinator, request_coordinators, result_or_raise
-from kafka.core.dialogue import ByVersion, Send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Send
 from kafka.core.routing import AnyNode, CoordinatorType
 from kafka.errors import (
     BrokerResponseError,

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from kafka.core.admin.features import UpdateFeatureType, describe_features, update_features
-from kafka.core.dialogue import ByVersion, RefreshMetadata
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import RefreshMetadata
 from kafka.core.routing import AnyNode, Controller
 from kafka.errors import (
     IllegalArgumentError,

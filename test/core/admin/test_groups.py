@@ -19,7 +19,8 @@ from kafka.core.admin.groups import (
 from kafka.core.admin.responses import operations_of
 from kafka.core.admin.routing import find_coordinators
 from kafka.core.admin.values import GroupState, GroupType, MemberToRemove, texts
-from kafka.core.dialogue import ByVersion, Send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Send
 from kafka.core.group.protocol import MemberAssignment, MemberSubscription, write_assignment, write_subscription
 from kafka.core.routing import AnyNode
 from kafka.errors import (

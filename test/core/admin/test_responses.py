@@ -22,7 +22,8 @@ from kafka.core.admin.responses import (
     to_dict,
     topics_as,
 )
-from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import All, RefreshMetadata, Send
 from kafka.core.routing import AnyNode, Controller, Leader
 from kafka.errors import (
     ERRORS_BY_CODE,

@@ -17,7 +17,8 @@ from kafka.core.admin.topics import (
     wait_for_topics,
 )
 from kafka.core.admin.values import NewPartitions, NewTopic
-from kafka.core.dialogue import ByVersion, Now, RefreshMetadata, Send
+from kafka.core.connection import ByVersion
+from kafka.core.dialogue import Now, RefreshMetadata, Send
 from kafka.core.routing import AnyNode, Controller, Leader
 from kafka.errors import (
     Cancelled,

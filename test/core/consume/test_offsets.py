@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from kafka.core.connection import ByVersion
 from kafka.core.consume.offsets import ResolvedOffset, list_offsets, offsets_at, offsets_request
-from kafka.core.dialogue import All, ByVersion, RefreshMetadata, Send, Sleep
+from kafka.core.dialogue import All, RefreshMetadata, Send, Sleep
 from kafka.core.retry import Backoff
 from kafka.errors import (
     Cancelled,

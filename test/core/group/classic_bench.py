@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.core.dialogue import ByVersion
+from kafka.core.connection import ByVersion
 from kafka.core.group.assignors.strategy import make_assignors
 from kafka.core.group.classic import ClassicMember
 from kafka.core.group.machine import (

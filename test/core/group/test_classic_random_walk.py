@@ -24,7 +24,7 @@ from kafka.broker.groups.classic_group import (
     SyncGroupResult,
 )
 from kafka.broker.groups.timers import GroupTimers
-from kafka.core.dialogue import ByVersion
+from kafka.core.connection import ByVersion
 from kafka.core.group.assignors.strategy import make_assignors
 from kafka.core.group.classic import ClassicMember
 from kafka.core.group.machine import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.dialogue import ByVersion
+from kafka.core.connection import ByVersion
 from kafka.core.group.protocol import MemberSubscription, read_subscription
 from kafka.errors import UnsupportedFieldError
 from kafka.protocol.groups import JoinGroupRequest
