@@ -5,29 +5,24 @@
     TOPIC      of each topic              group ``producer-topic-metrics``, tag ``topic`` (in ``metrics()``:
                                           ``producer-topic-metrics.TOPIC``)
 
-A row is a name, what is measured, and what is read of it: ``rate`` by the second, ``average``, ``most`` (all three over
-``metrics_num_samples`` windows of ``metrics_sample_window_ms``), what was ``counted`` since the start, or a number as
-it is now (``gauge``; ``counter`` when it only grows). Everything is measured when a request is handed over and when it
-is answered: per batch or request, never per record. So the size of a record is the mean of its batch, and the largest
-size that of the batch with the largest mean; and a request's size is that of its batches. Times in milliseconds, sizes
-in bytes.
+Everything is measured when a request is handed over and when it is answered: per batch or request, never per record. So
+the size of a record is the mean of its batch, and the largest size that of the batch with the largest mean; and a
+request's size is that of its batches. Times in milliseconds, sizes in bytes. What rows say is in
+``kafka/metrics/registry.py``; totals are the sender's (``ProduceCounters``).
 
-A new metric is a row; a new quantity a line in ``_QUANTITIES`` and its ``record``.
+A new metric is a row; a new quantity its ``record``, or a line in ``_gauges``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.core.produce.accumulator import BufferPool
 from kafka.core.produce.batch import ProducerBatch
 from kafka.core.produce.sender import ProduceCounters, SendBatches
-from kafka.metrics import KafkaMetric, MetricName, Metrics, Sampled
-
-Row = tuple[str, str, str]
-"""Name, quantity, what is read of it."""
+from kafka.metrics import KafkaMetric, Measured, Measurements, MetricName, Row, Sampled
 
 _TRAFFIC: Final[tuple[Row, ...]] = (
     ("incoming-byte-rate", "incoming", "rate"),
@@ -44,22 +39,22 @@ PRODUCER: Final[tuple[Row, ...]] = (
     ("batch-size-avg", "batch-size", "average"),
     ("batch-size-max", "batch-size", "most"),
     ("byte-rate", "batch-size", "rate"),
-    ("byte-total", "bytes", "counted"),
-    ("batch-total", "batches", "counted"),
+    ("byte-total", "bytes", "counter"),
+    ("batch-total", "batches", "counter"),
     ("compression-rate-avg", "compression", "average"),
     ("network-io-rate", "network", "rate"),
     ("record-error-rate", "errors", "rate"),
-    ("record-error-total", "errors", "counted"),
+    ("record-error-total", "errors", "counter"),
     ("record-queue-time-avg", "queue-time", "average"),
     ("record-queue-time-max", "queue-time", "most"),
     ("record-retry-rate", "retries", "rate"),
-    ("record-retry-total", "retries", "counted"),
+    ("record-retry-total", "retries", "counter"),
     ("record-send-rate", "records", "rate"),
-    ("record-send-total", "records", "counted"),
+    ("record-send-total", "records", "counter"),
     ("record-size-avg", "record-size", "average"),
     ("record-size-max", "record-size", "most"),
     ("records-per-request-avg", "per-request", "average"),
-    ("request-total", "requests", "counted"),
+    ("request-total", "requests", "counter"),
     ("throttle-time-avg", "throttle", "average"),
     ("throttle-time-max", "throttle", "most"),
     ("produce-throttle-time-avg", "throttle", "average"),  # Java's name, which KIP-714 asks for
@@ -86,7 +81,6 @@ TOPIC: Final[tuple[Row, ...]] = (
 GROUP: Final = "producer-metrics"
 NODE_GROUP: Final = "producer-node-metrics.node-"
 TOPIC_GROUP: Final = "producer-topic-metrics"
-SECRETS: Final = ("password", "token", "ssl_context")
 
 
 class _Requests:
@@ -125,43 +119,43 @@ class ProducerMetrics:
         counts: ProduceCounters,
         clock: Callable[[], float],
     ) -> None:
-        # Reporters get the settings, and are not to see passwords.
-        shown = {name: value for name, value in settings.items() if not any(word in name for word in SECRETS)}
-        self._registry = Metrics(settings["metric_reporters"], shown)
-        self._samples: int = settings["metrics_num_samples"]
-        self._window_s: float = settings["metrics_sample_window_ms"] / 1000
-        self._tags = {"client-id": settings["client_id"] or ""}
-        self._client = client
-        self._counts = counts
+        self._measurements = Measurements(settings, clock)
+        self._router = router = client.router
+        self._cluster = client.cluster
         self._clock = clock
         self._sent_at: dict[int, float] = {}
         self._received_all = self._opened = self._lost = self._throttled_ms = 0
         """What was seen at the last look, each of all times."""
         self._received: dict[int, int] = {}
         """By node: what its connection had received at the last look. Another connection begins at 0."""
-        self._throttle = client.throttle
         self._metadata_at = clock()
-        self._gauges: dict[str, Callable[[], float]] = {
-            "connections": lambda: sum(connection.connected() for connection in client.connections()),
-            "all-opened": lambda: client.connections_opened,
-            "all-lost": lambda: client.connections_lost,
+        gauges: dict[str, Callable[[], float]] = {
+            "connections": lambda: sum(connection.connected() for connection in router.nodes),
+            "all-opened": lambda: router.connections_opened,
+            "all-lost": lambda: router.connections_lost,
             "in-flight": client.in_flight_request_count,
             "metadata-age": lambda: self._clock() - self._metadata_at,
             "buffer": lambda: memory.limit_bytes,
             "free": lambda: max(memory.limit_bytes - memory.used_bytes, 0),
             "waiting": lambda: len(memory.waiters),
+            "batches": lambda: float(counts.batches),
+            "bytes": lambda: float(counts.bytes),
+            "errors": lambda: float(counts.errors),
+            "records": lambda: float(counts.records),
+            "requests": lambda: float(counts.requests),
+            "retries": lambda: float(counts.retries),
         }
-        self._all = everything = self._measure(GROUP, PRODUCER, self._tags)
+        self._all = everything = self._measurements.measure(GROUP, PRODUCER, gauges=gauges)
         self._requests = _Requests(everything)
         self._batches = _Batches(everything)
         self._network, self._per_request = everything["network"], everything["per-request"]
         self._queue_time, self._record_size = everything["queue-time"], everything["record-size"]
         self._throttle_time = everything["throttle"]
         self._nodes: dict[int, _Requests] = {}
-        self._topics: dict[str, dict[str, Sampled]] = {}
+        self._topics: dict[str, Measured] = {}
         self._batches_of: dict[str, _Batches] = {}
         counts.report_to(self)
-        client.cluster.add_listener(self._metadata_changed)
+        self._cluster.add_listener(self._metadata_changed)
 
     # -- told by the driver --------------------------------------------------------------------------------------------
 
@@ -201,7 +195,7 @@ class ProducerMetrics:
     def answered(self, call: SendBatches, now: float, *, is_answer: bool) -> None:
         """``call`` is over, with an answer or without."""
         sent_at = self._sent_at.pop(id(call), now)
-        node, everything, client = self._node(call.node), self._requests, self._client
+        node, everything, router = self._node(call.node), self._requests, self._router
         if is_answer:
             latency_ms = (now - sent_at) * 1000
             everything.latency.record(latency_ms, now)
@@ -210,7 +204,7 @@ class ProducerMetrics:
             node.responses.record(1, now)
             self._network.record(1, now)
         all_received = 0
-        for connection in client.connections():
+        for connection in router.nodes:
             received = connection.bytes_received
             all_received += received
             if connection.lane is None and connection.node_id == call.node:
@@ -220,15 +214,15 @@ class ProducerMetrics:
         if all_received != self._received_all:
             everything.incoming.record(max(all_received - self._received_all, 0), now)
             self._received_all = all_received
-        opened = client.connections_opened
+        opened = router.connections_opened
         if opened != self._opened:
             self._all["opened"].record(opened - self._opened, now)
             self._opened = opened
-        lost = client.connections_lost
+        lost = router.connections_lost
         if lost != self._lost:
             self._all["lost"].record(lost - self._lost, now)
             self._lost = lost
-        throttled = self._throttle.by_api.get("Produce")
+        throttled = router.throttle.by_api.get("Produce")
         throttled_ms = 0 if throttled is None else throttled.total_ms
         self._throttle_time.record(throttled_ms - self._throttled_ms, now)
         self._throttled_ms = throttled_ms
@@ -252,60 +246,29 @@ class ProducerMetrics:
 
     def by_group(self) -> dict[str, dict[str, float]]:
         """``{group: {name: value}}``, a topic's in a group of its own."""
-        found: dict[str, dict[str, float]] = {}
-        for name, metric in self.raw().items():
-            topic = name.tags.get("topic")
-            group = name.group if topic is None else f"{name.group}.{topic}"
-            found.setdefault(group, {})[name.name] = metric.value()
-        found["kafka-metrics-count"] = {"count": float(len(self._registry.metrics))}
-        return found
+        return self._measurements.by_group()
 
     def raw(self) -> dict[MetricName, KafkaMetric]:
         """The metrics themselves, by name."""
-        return dict(self._registry.metrics)
+        return self._measurements.raw()
 
     def close(self) -> None:
-        self._client.cluster.remove_listener(self._metadata_changed)
-        self._registry.close()
+        self._cluster.remove_listener(self._metadata_changed)
+        self._measurements.close()
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _node(self, node: int) -> _Requests:
         found = self._nodes.get(node)
         if found is None:
-            found = self._nodes[node] = _Requests(self._measure(f"{NODE_GROUP}{node}", NODE, self._tags))
+            found = self._nodes[node] = _Requests(self._measurements.measure(f"{NODE_GROUP}{node}", NODE))
         return found
 
-    def _topic(self, topic: str) -> dict[str, Sampled]:
+    def _topic(self, topic: str) -> Measured:
         found = self._topics.get(topic)
         if found is None:
-            found = self._topics[topic] = self._measure(TOPIC_GROUP, TOPIC, {**self._tags, "topic": topic})
+            found = self._topics[topic] = self._measurements.measure(TOPIC_GROUP, TOPIC, {"topic": topic})
         return found
-
-    def _measure(self, group: str, rows: Iterable[Row], tags: Mapping[str, str]) -> dict[str, Sampled]:
-        now = self._clock()
-        found: dict[str, Sampled] = {}
-        for name, quantity, reading in rows:
-            if reading in _READINGS and quantity not in found:
-                found[quantity] = Sampled(self._samples, self._window_s, now)
-            read = self._reader(quantity, reading, found)
-            self._registry.add(MetricName(name, group, None, tags), read, reading in ("counted", "counter"))
-        return found
-
-    def _reader(self, quantity: str, reading: str, measured: Mapping[str, Sampled]) -> Callable[[], float]:
-        if reading in ("gauge", "counter"):
-            return self._gauges[quantity]
-        if reading == "counted":
-            return lambda: float(getattr(self._counts, quantity))
-        sampled, read = measured[quantity], _READINGS[reading]
-        return lambda: read(sampled, self._clock())
 
     def _metadata_changed(self, *_: object) -> None:
         self._metadata_at = self._clock()
-
-
-_READINGS: Final[dict[str, Callable[[Sampled, float], float]]] = {
-    "rate": Sampled.rate,
-    "average": Sampled.average,
-    "most": Sampled.most,
-}
