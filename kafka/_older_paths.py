@@ -46,6 +46,7 @@ PATHS: Final[Mapping[str, Mapping[str, str]]] = {
     "kafka.net.sasl.oauth": {"AbstractTokenProvider": "kafka.sasl"},
     "kafka.oauth": {"AbstractTokenProvider": "kafka.sasl"},
     "kafka.oauth.abstract": {"AbstractTokenProvider": "kafka.sasl"},
+    "kafka.producer.future": {"FutureRecordMetadata": "kafka.producer", "RecordMetadata": "kafka.producer"},
     "kafka.producer.kafka": {"KafkaProducer": "kafka"},
     "kafka.protocol.admin": {"ElectionType": "kafka.admin"},
     "kafka.protocol.consumer": {

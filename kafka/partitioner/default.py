@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kafka.core.produce.partitioning import murmur2 as murmur2
-from kafka.core.produce.partitioning import partition_for_key
+from kafka.core.produce.accumulator import murmur2 as murmur2
+from kafka.core.produce.accumulator import partition_for_key
 from kafka.partitioner.abc import Partitioner
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafka.producer.future import FutureRecordMetadata, RecordMetadata, when_all_done
 from kafka.producer.interceptors import ProducerInterceptor, ProducerRecord
 from kafka.producer.producer import KafkaProducer
+from kafka.producer.sending import FutureRecordMetadata, RecordMetadata, when_all_done
 
 __all__ = [
     "FutureRecordMetadata",

@@ -1,37 +1,45 @@
 """Carries out what the sender decides: requests, timers, metadata, the producer's id. All of it on the loop's thread.
 
-The machine is ``kafka.core.produce.sender``; it is asked again (:meth:`ProducerDriver.pump`) after everything that
-happens, once per turn of the loop however much that was.
+:class:`ProducerDriver` makes the accumulator and the sender of its producer's settings, and tells them what the cluster
+is like. The machine is ``kafka.core.produce.sender``; it is asked again (:meth:`ProducerDriver.pump`) after everything
+that happens, once per turn of the loop however much that was.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import random
+import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from math import inf
 from typing import Any, Final
+from uuid import UUID
 
-from kafka.client import KafkaClient
+from kafka.client import ClientHost
 from kafka.core.connection import ByVersion
 from kafka.core.dialogue import Dialogue, send
-from kafka.core.produce.accumulator import RecordAccumulator
-from kafka.core.produce.batch import TopicQueues
-from kafka.core.produce.producer_id import ProducerIdAndEpoch
-from kafka.core.produce.request import EncodedProduceRequest
+from kafka.core.produce.accumulator import PRODUCER_CLOSED, STICKY, RecordAccumulator, partitioning_for
+from kafka.core.produce.batch import EncodedProduceRequest, ProducerIdAndEpoch, TopicQueues
 from kafka.core.produce.sender import RequestProducerId, SendBatches, Sender
 from kafka.core.produce.topics import learn_topic
+from kafka.core.produce.transactions import TransactionManager
 from kafka.core.routing import AnyNode
 from kafka.errors import (
+    IllegalStateError,
     IncompatibleBrokerVersion,
     UnsupportedVersionError,
     raise_for_code,
 )
 from kafka.future import Future
 from kafka.net.loop import DeadlineTimer
+from kafka.partitioner import DefaultPartitioner, StickyPartitioner
 from kafka.producer.metrics import ProducerMetrics
 from kafka.producer.settings import chosen_codec
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.transactions import InitProducerIdRequest
+from kafka.wire.types import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
@@ -39,33 +47,130 @@ MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 FORKED_ERROR: Final = "the producer belongs to the parent process: after a fork, make a new one in the child"
 
 
+_NAMES: dict[type, str | None] = {DefaultPartitioner: None, StickyPartitioner: STICKY}
+"""kafka-python's classes for what is built in."""
+
+
+def _built_in(partitioner: Any) -> Any:
+    """A name, where it is one of kafka-python's own classes, or an instance of just that; else what was given."""
+    kind = partitioner if isinstance(partitioner, type) else type(partitioner)
+    return _NAMES.get(kind, partitioner)
+
+
+def guard_of(host: ClientHost) -> Callable[[], None]:
+    """What raises where waiting for a record would never end. Records' futures have it, so it holds neither the host
+    nor the producer."""
+    host_ref = weakref.ref(host)
+    pid = os.getpid()
+
+    def guard() -> None:
+        living = host_ref()
+        if living is not None:
+            living.check_may_block()
+        elif os.getpid() != pid:
+            raise IllegalStateError(FORKED_ERROR)
+
+    return guard
+
+
 class ProducerDriver:
-    """One producer's work on its loop."""
+    """One producer's work on its loop. ``lock`` is the accumulator's.
+
+    Nothing that the I/O thread holds, as it does this object, may hold ``host``, nor the producer: forgetting them ends
+    the thread.
+    """
 
     def __init__(
-        self, client: KafkaClient, accumulator: RecordAccumulator, sender: Sender, settings: dict[str, Any]
+        self,
+        settings: dict[str, Any],
+        host: ClientHost,
+        lock: AbstractContextManager[Any],
+        transactions: TransactionManager | None,
     ) -> None:
+        client = host.client
         self.client = client
-        self.accumulator = accumulator
-        self.sender = sender
         self.is_closed = False
         self.on_pumped: Callable[[], object] = lambda: None
         """Called after each pump: by what decides with the sender (transactions)."""
         self._loop = client.loop
+        self._router = client.router
+        self._cluster = client.cluster
+        self._pid = os.getpid()
         self._settings = settings
-        self._codec = chosen_codec(settings)
+        self._codec = codec = chosen_codec(settings)
+        late_ms = settings["partitioner_availability_timeout_ms"]
+        rng = random.Random()
+        partitioning = partitioning_for(
+            _built_in(settings["partitioner"]),
+            rng,
+            batch_bytes=settings["batch_size"],
+            adaptive=settings["partitioner_adaptive_partitioning_enable"],
+            ignore_keys=settings["partitioner_ignore_keys"],
+            late_s=late_ms and (late_ms + settings["linger_ms"]) / 1000,
+            cluster=client.cluster,
+        )
+        self.accumulator = RecordAccumulator(
+            lock=lock,
+            clock=client.loop.time,
+            rng=rng,
+            signal=self._signal,
+            guard=guard_of(host),
+            buffer_bytes=settings["buffer_memory"],
+            batch_bytes=min(settings["batch_size"], settings["max_request_size"]),
+            batch_records=settings["batch_max_records"],
+            max_batch_bytes=settings["max_request_size"],
+            compression=codec.number,
+            compression_level=codec.level,
+            partitioner=partitioning,
+        )
+        self.sender = Sender(
+            self.accumulator,
+            leader_of=self._leader_of,
+            leader_epoch_of=self._leader_epoch_of,
+            topic_id_of=self._topic_id_of,
+            free_at=client.router.throttled_until,
+            acks=settings["acks"],
+            idempotent=settings["enable_idempotence"],
+            linger_s=settings["linger_ms"] / 1000,
+            max_request_bytes=settings["max_request_size"],
+            max_in_flight=settings["max_in_flight_requests_per_connection"],
+            request_timeout_s=settings["request_timeout_ms"] / 1000,
+            delivery_timeout_s=settings["delivery_timeout_ms"] / 1000,
+            backoff=client.retry_backoff,
+            retries=None if settings["retries"] == float("inf") else int(settings["retries"]),
+            transactions=transactions,
+        )
         self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pump_due = False
         self._learning: dict[str, Future[None]] = {}
         self._is_refreshing = False
         self.metrics = (
-            ProducerMetrics(settings, client, accumulator.memory, sender.counts, self._loop.time)
+            ProducerMetrics(settings, client, self.accumulator.memory, self.sender.counts, self._loop.time)
             if settings["metrics_enabled"]
             else None
         )
         client.cluster.add_listener(self._metadata_changed)
         # A shared client closes after its residents have finished.
         client.add_resident(self)
+
+    # -- what the machines ask -----------------------------------------------------------------------------------------
+
+    def _signal(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.pump)
+        except RuntimeError:
+            raise IllegalStateError(FORKED_ERROR if os.getpid() != self._pid else PRODUCER_CLOSED) from None
+
+    def _leader_of(self, topic: str, partition: int) -> int | None:
+        found = self._cluster.find_partition(topic, partition)
+        return None if found is None or found.leader < 0 else found.leader
+
+    def _leader_epoch_of(self, topic: str, partition: int) -> int:
+        found = self._cluster.find_partition(topic, partition)
+        return -1 if found is None else found.leader_epoch
+
+    def _topic_id_of(self, topic: str) -> UUID:
+        return self._cluster.topic_id(topic) or ZERO_UUID
 
     # -- the sender ----------------------------------------------------------------------------------------------------
 
@@ -82,7 +187,7 @@ class ProducerDriver:
                 if self.metrics is not None:
                     self.metrics.sent(effect, now)
                 carried = EncodedProduceRequest(effect.request, self._codec.number, self._codec.level)
-                future = self.client.request(
+                future = self._router.request(
                     effect.node, ByVersion(ProduceRequest, carried.build), max_version=effect.max_version
                 )
                 future.add_both(self._done, effect, carried)
@@ -151,7 +256,7 @@ class ProducerDriver:
         return found
 
     def _metadata_changed(self, *_: object) -> None:
-        cluster = self.client.cluster
+        cluster = self._cluster
         for topic in list(self.accumulator.topics.values()):
             partitions = cluster.partitions_for_topic(topic.name)
             if partitions:

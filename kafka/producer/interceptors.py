@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kafka.producer.future import FutureRecordMetadata, RecordMetadata
+from kafka.producer.sending import FutureRecordMetadata, RecordMetadata
 from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -1,9 +1,9 @@
 """KafkaProducer: what users call. Which batch goes where and when is decided in ``core/produce``.
 
-    arguments.py    checks and converts what users pass      settings.py     checks settings together
-    sending.py      ``send`` itself, the hot path            driver.py       carries out the sender's effects
-    future.py       a record's result                        transactions.py the requests of a transaction
-    interceptors.py  metrics.py
+    arguments.py    checks and converts what users pass      settings.py      checks settings together
+    sending.py      ``send`` itself, a record's future       driver.py        carries out the sender's effects
+    interceptors.py what users' interceptors are told        transactions.py  the requests of a transaction
+    metrics.py      what is measured
 
 Two things make ``send`` fail without a check of their own for each record: when the producer is closed (or belongs to
 the parent of a fork), and when a transactional producer has no open transaction, ``_topics`` is empty, and a topic that
@@ -19,22 +19,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import random
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafka.client import ClientHost, KafkaClient, make_host
+from kafka.client import KafkaClient, make_host
 from kafka.client.telemetry import HasTelemetry
 from kafka.config import as_given, defaults, resolve
 from kafka.core.produce.accumulator import PRODUCER_CLOSED, BufferFull, RecordAccumulator
 from kafka.core.produce.batch import PendingRecords, ProducerBatch, TopicQueues, UnassignedRecords
-from kafka.core.produce.partitioning import STICKY, partitioning_for
-from kafka.core.produce.sender import Sender
 from kafka.core.produce.transactions import TransactionManager
 from kafka.errors import (
     FatalTransactionError,
@@ -46,7 +42,6 @@ from kafka.errors import (
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
-from kafka.partitioner import DefaultPartitioner, StickyPartitioner
 from kafka.producer.arguments import (
     check_seconds,
     committed_offsets,
@@ -57,119 +52,12 @@ from kafka.producer.arguments import (
     topic_name,
 )
 from kafka.producer.driver import FORKED_ERROR, ProducerDriver
-from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.interceptors import Interceptors, ProducerRecord
-from kafka.producer.sending import RecordSender
-from kafka.producer.settings import check_together, chosen_codec
+from kafka.producer.sending import FutureRecordMetadata, RecordSender
+from kafka.producer.settings import check_together
 from kafka.producer.transactions import Transactions
 from kafka.records import max_record_bytes
 from kafka.structs import TopicPartition
-from kafka.wire.types import ZERO_UUID
-
-_NAMES: dict[type, str | None] = {DefaultPartitioner: None, StickyPartitioner: STICKY}
-"""kafka-python's classes for what is built in."""
-
-
-def _built_in(partitioner: Any) -> Any:
-    """A name, where it is one of kafka-python's own classes, or an instance of just that; else what was given."""
-    kind = partitioner if isinstance(partitioner, type) else type(partitioner)
-    return _NAMES.get(kind, partitioner)
-
-
-class ProducerComponents(NamedTuple):
-    """What a producer is made of, beside its host."""
-
-    accumulator: RecordAccumulator
-    sender: Sender
-    driver: ProducerDriver
-    transactions: Transactions | None
-
-
-def assemble(settings: dict[str, Any], host: ClientHost, lock: AbstractContextManager[Any]) -> ProducerComponents:
-    """The parts for these resolved settings. ``lock`` is the accumulator's.
-
-    Nothing that the I/O thread holds may hold ``host``, nor the producer: forgetting them ends the thread.
-    """
-    host_ref = weakref.ref(host)
-    pid = os.getpid()
-    loop = host.loop
-    cluster = host.client.cluster
-
-    def guard() -> None:
-        living = host_ref()
-        if living is not None:
-            living.check_may_block()
-        elif os.getpid() != pid:
-            raise IllegalStateError(FORKED_ERROR)
-
-    def signal() -> None:
-        try:
-            loop.call_soon_threadsafe(driver.pump)
-        except RuntimeError:
-            if os.getpid() != pid:
-                raise IllegalStateError(FORKED_ERROR) from None
-            raise IllegalStateError(PRODUCER_CLOSED) from None
-
-    def leader_of(topic: str, partition: int) -> int | None:
-        found = cluster.find_partition(topic, partition)
-        return None if found is None or found.leader < 0 else found.leader
-
-    def leader_epoch_of(topic: str, partition: int) -> int:
-        found = cluster.find_partition(topic, partition)
-        return -1 if found is None else found.leader_epoch
-
-    codec = chosen_codec(settings)
-    late_ms = settings["partitioner_availability_timeout_ms"]
-    rng = random.Random()
-    partitioning = partitioning_for(
-        _built_in(settings["partitioner"]),
-        rng,
-        batch_bytes=settings["batch_size"],
-        adaptive=settings["partitioner_adaptive_partitioning_enable"],
-        ignore_keys=settings["partitioner_ignore_keys"],
-        late_s=late_ms and (late_ms + settings["linger_ms"]) / 1000,
-        cluster=cluster,
-    )
-    accumulator = RecordAccumulator(
-        lock=lock,
-        clock=loop.time,
-        rng=rng,
-        signal=signal,
-        guard=guard,
-        buffer_bytes=settings["buffer_memory"],
-        batch_bytes=min(settings["batch_size"], settings["max_request_size"]),
-        batch_records=settings["batch_max_records"],
-        max_batch_bytes=settings["max_request_size"],
-        compression=codec.number,
-        compression_level=codec.level,
-        partitioner=partitioning,
-    )
-    transactional_id = settings["transactional_id"]
-    machine = None if transactional_id is None else TransactionManager(transactional_id)
-    sender = Sender(
-        accumulator,
-        leader_of=leader_of,
-        leader_epoch_of=leader_epoch_of,
-        topic_id_of=lambda topic: cluster.topic_id(topic) or ZERO_UUID,
-        free_at=host.client.throttled_until,
-        acks=settings["acks"],
-        idempotent=settings["enable_idempotence"],
-        linger_s=settings["linger_ms"] / 1000,
-        max_request_bytes=settings["max_request_size"],
-        max_in_flight=settings["max_in_flight_requests_per_connection"],
-        request_timeout_s=settings["request_timeout_ms"] / 1000,
-        delivery_timeout_s=settings["delivery_timeout_ms"] / 1000,
-        backoff=host.client.retry_backoff,
-        retries=None if settings["retries"] == float("inf") else int(settings["retries"]),
-        transactions=machine,
-    )
-    driver = ProducerDriver(host.client, accumulator, sender, settings)
-    transactions = None
-    if machine is not None:
-        transactions = Transactions(host.client, machine, sender, driver.when_answered, driver.pump_soon, settings)
-        driver.on_pumped = transactions.pump
-    return ProducerComponents(accumulator, sender, driver, transactions)
-
 
 log = logging.getLogger(__name__)
 
@@ -345,7 +233,16 @@ class KafkaProducer(RecordSender, HasTelemetry):
         self._known_topics: dict[str, TopicQueues] = {}
         """What ``_topics`` is while records may be sent."""
         _living.add(self)
-        self._accumulator, self._sender, self._driver, transactions = assemble(settings, self._host, lock)
+        transactional_id = settings["transactional_id"]
+        machine = None if transactional_id is None else TransactionManager(transactional_id)
+        self._driver = driver = ProducerDriver(settings, self._host, lock, machine)
+        self._accumulator, self._sender = driver.accumulator, driver.sender
+        transactions = None
+        if machine is not None:
+            transactions = Transactions(
+                self._host.client, machine, driver.sender, driver.when_answered, driver.pump_soon, settings
+            )
+            driver.on_pumped = transactions.pump
         self._last_index = self._accumulator.last_index
         self._places = self._accumulator.partitioning.asks_always
         """Whether the partitioner is asked even for records without a key."""
@@ -354,7 +251,7 @@ class KafkaProducer(RecordSender, HasTelemetry):
         if self._interceptors is None:
             self._known_topics = self._accumulator.topics
         self._attach(transactions)
-        metrics = self._driver.metrics
+        metrics = driver.metrics
         resource = {"transactional_id": settings["transactional_id"] or ""}
         self._begin_telemetry(self._host, settings, metrics.raw if metrics is not None else dict, lambda: resource)
 

@@ -21,8 +21,8 @@ from kafka.client import KafkaClient
 from kafka.core.connection import ByVersion
 from kafka.core.dialogue import Dialogue, Forget, Sleep, Wait, send
 from kafka.core.partitions import by_topic
+from kafka.core.produce.batch import ProducerIdAndEpoch
 from kafka.core.produce.errors import TRANSACTION_ERROR_ACTIONS, TransactionErrorAction, TransactionRequestKind
-from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.sender import Sender
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff

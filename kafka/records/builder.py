@@ -35,7 +35,6 @@ from kafka.records.header import (
     TRANSACTIONAL_BIT,
     ZIGZAG,
     encode_varint,
-    size_of_varint,
 )
 from kafka.wire.crc32c import crc32c
 
@@ -327,3 +326,9 @@ def _general_parts(
             length = len(item)
             parts += (ZIGZAG[length] if length < TABLE_SIZE else encode_varint(length), item)
     return parts
+
+
+def size_of_varint(value: int) -> int:
+    """How many bytes :func:`encode_varint` takes for ``value``."""
+    rest = (value if value >= 0 else ~value) << 1
+    return 1 if rest < 0x80 else (rest.bit_length() + 6) // 7

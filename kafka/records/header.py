@@ -311,12 +311,6 @@ ZIGZAG: Final[list[bytes]] = [encode_varint(value) for value in range(TABLE_SIZE
 the values in most batches and keeps the table at 0.2 MB."""
 
 
-def size_of_varint(value: int) -> int:
-    """How many bytes :func:`encode_varint` takes for ``value``."""
-    rest = (value if value >= 0 else ~value) << 1
-    return 1 if rest < 0x80 else (rest.bit_length() + 6) // 7
-
-
 def decode_varint(data: bytes, pos: int, max_bytes: int = MAX_VARLONG_BYTES) -> tuple[int, int]:
     """Read one zigzag varint at ``pos``: ``(value, position after it)``.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka.consumer import ConsumerRecord, KafkaConsumer
-from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.sending import FutureRecordMetadata
 from kafka.protocol.fetch import FetchRequest
 from kafka.records import iter_batches
 from kafka.records.header import BatchHeader

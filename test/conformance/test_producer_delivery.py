@@ -16,7 +16,7 @@ from kafka.core.states import ConnectionState
 from kafka.errors import Cancelled, IllegalStateError, InvalidRecordError, KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.net.tcp import TcpTransport
 from kafka.producer import KafkaProducer
-from kafka.producer.future import FutureRecordMetadata, RecordMetadata
+from kafka.producer.sending import FutureRecordMetadata, RecordMetadata
 from test.conformance.reading import DEADLINE_S, batches_of, outcomes, records_of_all, values_of
 from test.support.either_broker import every_release
 

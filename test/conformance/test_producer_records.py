@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.produce.partitioning import murmur2
+from kafka.core.produce.accumulator import murmur2
 from kafka.producer import KafkaProducer
 from test.conformance.reading import DEADLINE_S, batches_of, records_of, records_of_all
 from test.support.either_broker import every_release

@@ -1,4 +1,4 @@
-"""Tests of ``kafka.producer.future``: what waits for many records at once."""
+"""Tests of ``kafka.producer.sending``: what waits for many records at once."""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ import pytest
 
 from kafka.core.connection import ByVersion
 from kafka.core.dialogue import Dialogue, Forget, Send, Sleep
-from kafka.core.produce.batch import PartitionQueue
-from kafka.core.produce.producer_id import ProducerIdAndEpoch
+from kafka.core.produce.batch import PartitionQueue, ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.core.routing import Coordinator, CoordinatorType

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from kafka.errors import CorruptRecordError
 from kafka.records import LOG_APPEND_TIME, BatchHeader, check_crc, iter_batches, parse_header
-from kafka.records.header import (
-    MAX_VARINT_BYTES,
-    MAX_VARLONG_BYTES,
-    TABLE_SIZE,
-    ZIGZAG,
-    decode_varint,
-    encode_varint,
-    size_of_varint,
-)
+from kafka.records.builder import size_of_varint
+from kafka.records.header import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, TABLE_SIZE, ZIGZAG, decode_varint, encode_varint
 from test.records.samples import GOLDEN_RECORDS, T0, batch_of, golden
 
 BATCH = batch_of(GOLDEN_RECORDS, base_offset=10)

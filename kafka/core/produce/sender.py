@@ -26,13 +26,25 @@ Without idempotence the second of two batches in request can be in the log befor
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from kafka.core.produce.accumulator import RecordAccumulator, split_batch
-from kafka.core.produce.batch import UNKNOWN_OFFSET, BatchResult, PartitionQueue, ProducerBatch, place_in_queue
+from kafka.core.produce.accumulator import RecordAccumulator
+from kafka.core.produce.batch import (
+    NO_LIMIT,
+    SEQUENCE_MASK,
+    UNKNOWN_OFFSET,
+    BatchResult,
+    PartitionQueue,
+    PendingRecords,
+    ProducerBatch,
+    ProducerIdAndEpoch,
+    place_in_queue,
+    produce_request,
+)
 from kafka.core.produce.errors import (
     PRODUCE_ERROR_HANDLING,
     PRODUCER_ID_ERROR_ACTIONS,
@@ -40,13 +52,12 @@ from kafka.core.produce.errors import (
     ProducerIdErrorAction,
     produce_error_action,
 )
-from kafka.core.produce.producer_id import ProducerIdAndEpoch, ProducerIdPhase, ProducerIdState
-from kafka.core.produce.request import produce_request
 from kafka.core.produce.transactions import LAST_PRODUCE_OF_VERSION_1, TransactionManager
 from kafka.core.retry import Backoff
 from kafka.errors import (
     Cancelled,
     ConcurrentTransactionsError,
+    CorruptRecordError,
     InvalidMetadataError,
     KafkaConnectionError,
     KafkaError,
@@ -54,6 +65,8 @@ from kafka.errors import (
     for_code,
 )
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
+from kafka.records import decode_raw, parse_header
+from kafka.records.header import HEADER_BYTES
 
 # What the producer's machine asks its driver to do, as values.
 #
@@ -148,6 +161,135 @@ class InFlightBatches:
                 else:
                     request.expires_at = min(request.expires_at, expires_at)
         return found
+
+
+# The producer id, its epoch, and when they may be used.
+#
+#     OFF                                   not idempotent
+#     NEEDED ──asked──► ASKED ──answer──► READY ──raise_epoch: the next epoch, given by ourselves──► READY
+#        ▲                 │                └─────raise_epoch after the last epoch──────────────────► NEEDED
+#        └─────error───────┘
+#
+# Sequences belong to the partitions (:class:`SequenceNumbers`); this is the part that all of them share. An idempotent
+# producer raises its epoch by itself: no other producer has its id, and each leader takes a higher epoch that begins at
+# 0. The transactional producer's epoch is its coordinator's to give: its machine puts it here with
+# :meth:`ProducerIdState.received`.
+#
+# Source: KIP-98, KIP-360; the Java client's ``TransactionManager.bumpIdempotentProducerEpoch``.
+
+
+LAST_EPOCH: Final = 2**15 - 1
+
+
+class ProducerIdPhase(enum.Enum):
+    """Where the producer's identity stands."""
+
+    OFF = "off"
+    NEEDED = "needed"
+    ASKED = "asked"
+    READY = "ready"
+
+
+class ProducerIdState:
+    """Owner of the producer's id and epoch."""
+
+    __slots__ = ("ask_at", "failures", "is_given", "state", "value")
+
+    def __init__(self, wanted: bool, *, is_given: bool = False) -> None:
+        self.state = ProducerIdPhase.NEEDED if wanted else ProducerIdPhase.OFF
+        self.value = ProducerIdAndEpoch()
+        self.ask_at = 0.0
+        """Not to be asked for before."""
+        self.is_given = is_given
+        """It is not requested, nor is its epoch raised, here: the transaction coordinator gives both."""
+        self.failures = 0
+        """How often it could not be had, in a row."""
+
+    @property
+    def is_on(self) -> bool:
+        return self.state is not ProducerIdPhase.OFF
+
+    @property
+    def is_ready(self) -> bool:
+        return self.state is ProducerIdPhase.READY
+
+    def raise_epoch(self) -> None:
+        """Have an epoch that was never used. After the last one (32767) a new id is needed. Here and not by a
+        request: InitProducerId with an id and an epoch, without a transactional id, gives a new id (seen on 4.3.0)."""
+        if self.state is not ProducerIdPhase.READY or self.is_given:
+            return
+        if self.value.epoch < LAST_EPOCH:
+            self.value = ProducerIdAndEpoch(self.value.producer_id, self.value.epoch + 1)
+        else:
+            self.value = ProducerIdAndEpoch()
+            self.state = ProducerIdPhase.NEEDED
+
+    def should_ask(self, now: float) -> bool:
+        """Whether to ask the broker now; after that the state is ASKED."""
+        if self.state is not ProducerIdPhase.NEEDED or now < self.ask_at or self.is_given:
+            return False
+        self.state = ProducerIdPhase.ASKED
+        return True
+
+    def received(self, value: ProducerIdAndEpoch) -> None:
+        """The broker's answer."""
+        self.value = value
+        self.state = ProducerIdPhase.READY
+        self.failures = 0
+
+    def failed(self, ask_at: float) -> None:
+        """No answer, or one that may be better later; to be asked for again at ``ask_at``."""
+        self.failures += 1
+        self.state = ProducerIdPhase.NEEDED
+        self.ask_at = ask_at
+
+    def turn_off(self) -> None:
+        """The broker cannot do it."""
+        self.state = ProducerIdPhase.OFF
+        self.value = ProducerIdAndEpoch()
+
+
+# A batch that is too large for its broker, in two.
+#
+# The halves keep the records' order, times and sequence numbers, so what was numbered after them stays as it is; the
+# futures of the records find them through ``forward``. Which errors lead here is said in ``errors.py``; that a single
+# record cannot be split is for the caller to know.
+#
+# Source: the Java client's ``RecordAccumulator.splitAndReenqueue``, which cuts to ``batch.size`` at once and forgets
+# how well the topic's records shrank, as here.
+
+
+def split_batch(batch: ProducerBatch, accumulator: RecordAccumulator) -> list[ProducerBatch]:
+    """Two batches with the records of ``batch``, which has at least two; the accumulator knows them in its place."""
+    data = batch.encoded()
+    header = parse_header(data)
+    if header is None:
+        raise CorruptRecordError("a batch of this producer's own is cut")
+    records = decode_raw(data, header, NO_LIMIT)
+    if batch.queue.ratio is not None:
+        batch.queue.ratio.reset()
+    half_bytes = HEADER_BYTES + (batch.builder.size_bytes - HEADER_BYTES) // 2
+    parts: list[ProducerBatch] = []
+    forward: list[tuple[PendingRecords, int]] = []
+    sequence = batch.sequence
+    left = len(records)
+    for _offset, timestamp, key, value, headers in records:
+        if not parts or (len(parts) == 1 and (parts[0].builder.size_bytes >= half_bytes or left == 1)):
+            part = ProducerBatch(
+                batch.queue, batch.serial, accumulator.new_builder(NO_LIMIT), batch.created_at, batch.guard
+            )
+            part.skipped = batch.skipped + len(forward)
+            parts.append(part)
+        part = parts[-1]
+        forward.append((part, part.append(timestamp, key, value, headers)))
+        left -= 1
+    for part in parts:
+        if sequence >= 0:
+            part.number(batch.producer_id, batch.epoch, sequence)
+            sequence = (sequence + part.records_count) & SEQUENCE_MASK
+    accumulator.replace(batch, parts)
+    batch.move(forward)
+    return parts
 
 
 # What becomes of batches: the broker's answers, and what follows from them for the batch and for its queue.

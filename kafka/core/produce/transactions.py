@@ -31,9 +31,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kafka.core.produce.batch import PartitionQueue, ProducerBatch
+from kafka.core.produce.batch import PartitionQueue, ProducerBatch, ProducerIdAndEpoch
 from kafka.core.produce.errors import TRANSACTION_ERROR_ACTIONS, TransactionErrorAction, TransactionRequestKind
-from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.states import TRANSACTION_PHASES, States, TransactionPhase
 from kafka.errors import (
     IllegalStateError,

@@ -9,14 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from kafka.core.produce.accumulator import RecordAccumulator
-from kafka.core.produce.batch import ProducerBatch, TopicQueues
-from kafka.core.produce.producer_id import ProducerIdAndEpoch
+from kafka.core.produce.batch import ProducerBatch, ProducerIdAndEpoch, TopicQueues
 from kafka.core.produce.sender import Effect, RefreshTopicMetadata, RequestProducerId, SendBatches, Sender
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.retry import Backoff
 from kafka.errors import KafkaConnectionError
 from kafka.net.clock import ManualClock
-from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.sending import FutureRecordMetadata
 from kafka.protocol.produce import ProduceResponse
 from kafka.records import Record, decode_records, iter_batches
 

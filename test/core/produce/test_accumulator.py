@@ -7,8 +7,9 @@ from math import inf
 import pytest
 
 from kafka._compiled import IS_COMPILED
-from kafka.core.produce.accumulator import OBJECT_BYTES, WAITER_PATIENCE_S, BufferFull, RecordAccumulator, split_batch
+from kafka.core.produce.accumulator import OBJECT_BYTES, WAITER_PATIENCE_S, BufferFull, RecordAccumulator
 from kafka.core.produce.batch import MOVED, BatchResult, PartitionQueue, ProducerBatch, TopicQueues
+from kafka.core.produce.sender import split_batch
 from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaTimeoutError
 from kafka.records import GZIP
 from test.core.produce.support import Rig

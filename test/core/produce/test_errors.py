@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafka import errors
+from kafka.core.produce.batch import ProducerIdAndEpoch
 from kafka.core.produce.errors import (
     PRODUCE_ERROR_HANDLING,
     PRODUCER_ID_ERROR_ACTIONS,
     ProduceErrorAction,
     ProducerIdErrorAction,
 )
-from kafka.core.produce.producer_id import LAST_EPOCH, ProducerIdAndEpoch
-from kafka.core.produce.sender import QUIET_S, RequestProducerId
+from kafka.core.produce.sender import LAST_EPOCH, QUIET_S, RequestProducerId
 from kafka.errors import (
     BrokerResponseError,
     ClusterAuthorizationFailedError,

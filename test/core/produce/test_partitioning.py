@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.produce.batch import PartitionQueue, ProducerBatch, TopicQueues
-from kafka.core.produce.partitioning import (
+from kafka.core.produce.accumulator import (
     BuiltInChooser,
     StickyChooser,
     mixed_in_halves,
@@ -16,6 +15,7 @@ from kafka.core.produce.partitioning import (
     partitioning_for,
     product_in_halves,
 )
+from kafka.core.produce.batch import PartitionQueue, ProducerBatch, TopicQueues
 from kafka.errors import IllegalArgumentError
 from kafka.records import RecordBatchBuilder
 from test.core.produce.support import Rig

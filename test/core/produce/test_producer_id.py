@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka.core.produce.producer_id import ProducerIdAndEpoch, ProducerIdPhase, ProducerIdState, SequenceNumbers
+from kafka.core.produce.batch import ProducerIdAndEpoch, SequenceNumbers
+from kafka.core.produce.sender import ProducerIdPhase, ProducerIdState
 
 
 def test_an_id_is_asked_for_once_and_after_an_error_not_before_its_time() -> None:

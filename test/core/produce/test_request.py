@@ -7,8 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.produce.batch import TopicQueues
-from kafka.core.produce.request import EncodedProduceRequest, produce_request
+from kafka.core.produce.batch import EncodedProduceRequest, TopicQueues, produce_request
 from kafka.errors import UnsupportedCompressionTypeError, UnsupportedForMessageFormatError, UnsupportedVersionError
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.records import (

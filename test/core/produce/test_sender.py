@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.produce.producer_id import ProducerIdAndEpoch, ProducerIdPhase
-from kafka.core.produce.sender import RefreshTopicMetadata, RequestProducerId, SendBatches, Sender
+from kafka.core.produce.batch import ProducerIdAndEpoch
+from kafka.core.produce.sender import ProducerIdPhase, RefreshTopicMetadata, RequestProducerId, SendBatches, Sender
 from kafka.core.retry import Backoff
 from kafka.core.states import TransactionPhase
 from kafka.errors import (

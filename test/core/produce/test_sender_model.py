@@ -16,10 +16,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka.core.produce.producer_id import LAST_EPOCH, ProducerIdAndEpoch
-from kafka.core.produce.sender import MAX_IN_FLIGHT_PER_PARTITION, QUIET_S, RequestProducerId, SendBatches
+from kafka.core.produce.batch import ProducerIdAndEpoch
+from kafka.core.produce.sender import LAST_EPOCH, MAX_IN_FLIGHT_PER_PARTITION, QUIET_S, RequestProducerId, SendBatches
 from kafka.errors import KafkaConnectionError, RequestTimedOutError
-from kafka.producer.future import FutureRecordMetadata
+from kafka.producer.sending import FutureRecordMetadata
 from test.core.produce.model_broker import MASK, Brokers, Known
 from test.core.produce.support import TOPIC_ID, Rig
 

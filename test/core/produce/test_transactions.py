@@ -8,13 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka.core.produce.batch import PartitionQueue, ProducerBatch
+from kafka.core.produce.batch import PartitionQueue, ProducerBatch, ProducerIdAndEpoch
 from kafka.core.produce.errors import (
     TRANSACTION_ERROR_ACTIONS,
     TransactionErrorAction,
     TransactionRequestKind,
 )
-from kafka.core.produce.producer_id import ProducerIdAndEpoch
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.states import TRANSACTION_PHASES, TransactionPhase
 from kafka.errors import (
