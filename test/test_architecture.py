@@ -55,8 +55,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "wire", "errors", "structs", "future", "config", "validation",
     ),
     "consumer": (
-        "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
-        "config", "validation",
+        "client", "metrics", "_native", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs",
+        "future", "config", "validation",
     ),
     "share": (
         "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",

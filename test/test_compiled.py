@@ -26,7 +26,7 @@ def test_the_kind_that_was_asked_for_is_the_one_that_is_tested() -> None:
 @pytest.mark.skipif(not kafka.is_compiled(), reason="this installation is plain Python")
 @pytest.mark.parametrize(
     "name",
-    ["core.consume.record", "core.produce.accumulator", "producer.sending", "records.builder", "records.reader"],
+    ["core.consume.partition", "core.produce.accumulator", "producer.sending", "records.builder", "records.reader"],
 )
 def test_what_runs_for_every_record_is_machine_code(name: str) -> None:
     assert not str(importlib.import_module(f"kafka.{name}").__file__).endswith(".py")

@@ -70,17 +70,18 @@ class ClientMetrics:
         """Registers itself with the client: for its traffic, and for new metadata."""
         self.measurements = Measurements(settings, client.loop.time)
         self.client = client
+        self._router = router = client.router
         self.clock = client.loop.time
         self.prefix = prefix
         self._metadata_at = self.clock()
         self._nodes: dict[int | str, Measured] = {}
         self._received: dict[BrokerConnection, int] = {}
         # The client may be shared and older than these metrics: they count from here on.
-        self._seen = {"opened": client.connections_opened, "lost": client.connections_lost}
+        self._seen = {"opened": router.connections_opened, "lost": router.connections_lost}
         own: dict[str, Callable[[], float]] = {
-            "connections": lambda: sum(connection.connected() for connection in client.connections()),
-            "all-opened": lambda: client.connections_opened,
-            "all-lost": lambda: client.connections_lost,
+            "connections": lambda: sum(connection.connected() for connection in router.nodes),
+            "all-opened": lambda: router.connections_opened,
+            "all-lost": lambda: router.connections_lost,
             "in-flight": client.in_flight_request_count,
             "metadata-age": lambda: self.clock() - self._metadata_at,
         }
@@ -118,8 +119,8 @@ class ClientMetrics:
             measured["incoming"].record(more, now)
             measured["throttle"].record(throttle_ms, now)
         self.all["network"].record(1, now)
-        self._add_since("opened", self._opened, self.client.connections_opened, now)
-        self._add_since("lost", self._lost, self.client.connections_lost, now)
+        self._add_since("opened", self._opened, self._router.connections_opened, now)
+        self._add_since("lost", self._lost, self._router.connections_lost, now)
         self.on_answered(pending, response, latency_ms, now)
 
     def on_answered(self, pending: PendingRequest, response: Response, latency_ms: float, now: float) -> None:
@@ -137,7 +138,7 @@ class ClientMetrics:
         if found is None:
             found = self._nodes[node] = self.measurements.measure(f"{self.prefix}-node-metrics.node-{node}", NODE)
         if connection not in self._received:
-            living = set(self.client.connections())
+            living = set(self._router.nodes)
             self._received = {one: count for one, count in self._received.items() if one in living}
             self._received[connection] = 0
         return found

@@ -34,20 +34,18 @@ class OffsetCommitCallbacks:
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self._wake = wake
-        self._due: deque[tuple[CommitCallback, Offsets, BaseException | None]] = deque()
+        self.due: deque[tuple[CommitCallback, Offsets, BaseException | None]] = deque()
+        """To be called by :meth:`run`, with these."""
 
     def put(self, callback: CommitCallback, offsets: Offsets, error: BaseException | None = None) -> None:
         """These were committed, or not: ``callback`` is to be told. Any thread."""
-        self._due.append((callback, offsets, error))
+        self.due.append((callback, offsets, error))
         self._wake()  # the poll that waits calls it
-
-    def __bool__(self) -> bool:
-        return bool(self._due)
 
     def run(self) -> None:
         """Call those that are due. What they raise is logged."""
-        while self._due:
-            callback, offsets, error = self._due.popleft()
+        while self.due:
+            callback, offsets, error = self.due.popleft()
             try:
                 callback(dict(offsets), _commit_response(offsets) if error is None else error)
             except Exception:

@@ -1,10 +1,10 @@
 """KafkaConsumer: what users call. What it does is decided in ``core/consume`` and ``core/group``.
 
-    driver.py        carries out the fetcher's effects on the loop     group_driver.py drives the member of a group
-    fetch_buffer.py  takes records out of what was fetched, and        membership.py  rebalances, auto-commit and
-                     notifies the waiting reader                                      listeners: between two polls
-    topics.py        topics of patterns, ids, and missing ones         commits.py     commits in order, and callbacks
-    guard.py         one thread at a time, and how it is woken         iteration.py   records that iteration holds
+    driver.py        carries out the fetcher's effects on the loop;    group_driver.py  drives the member of a group
+                     takes records out of what was fetched, and        membership.py    rebalances, auto-commit and
+                     notifies the waiting reader                                        listeners: between two polls
+    topics.py        topics of patterns, ids, and missing ones         commits.py       commits in order, and callbacks
+    iteration.py     records that iteration holds
     metrics.py  interceptors.py  listener.py  arguments.py
 """
 
@@ -34,10 +34,16 @@ from kafka.client.telemetry import HasTelemetry
 from kafka.config import as_given, defaults, resolve
 from kafka.consumer import arguments
 from kafka.consumer.commits import CommitCallback, CommitQueue
-from kafka.consumer.driver import ConsumerDriver, make_fetcher
-from kafka.consumer.fetch_buffer import FetchBufferReader, LoopRecordSource, RecordNotifier
+from kafka.consumer.driver import (
+    ConsumerDriver,
+    FetchBufferReader,
+    LoopRecordSource,
+    RecordNotifier,
+    SingleThreadGuard,
+    WakeupEvent,
+    make_fetcher,
+)
 from kafka.consumer.group_driver import GroupDriver, check_group_settings, make_member
-from kafka.consumer.guard import SingleThreadGuard, WakeupEvent
 from kafka.consumer.interceptors import ConsumerInterceptors
 from kafka.consumer.iteration import YieldedRecords
 from kafka.consumer.listener import SubscriptionPattern, check_listener
@@ -45,8 +51,7 @@ from kafka.consumer.membership import GroupMembership, InitialOffsets, PendingEr
 from kafka.consumer.metrics import ConsumerMetrics
 from kafka.consumer.topics import SubscribedTopics, metadata_of
 from kafka.core.consume.offsets import ResolvedOffset
-from kafka.core.consume.positions import EARLIEST, LATEST
-from kafka.core.consume.record import ConsumerRecord, RecordsByPartition
+from kafka.core.consume.partition import EARLIEST, LATEST, ConsumerRecord, RecordsByPartition
 from kafka.core.group.machine import NO_GENERATION, GroupSubscription
 from kafka.core.group.offsets import CommittedOffsets, OffsetDialogues
 from kafka.core.routing import AnyNode

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka.core.consume.record import RecordsByPartition
+from kafka.core.consume.partition import RecordsByPartition
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 log = logging.getLogger(__name__)

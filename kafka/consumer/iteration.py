@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafka.core.consume.record import ConsumerRecord
+from kafka.core.consume.partition import ConsumerRecord
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 

@@ -23,7 +23,7 @@ from kafka.consumer.group_driver import GroupDriver
 from kafka.consumer.iteration import YieldedRecords
 from kafka.consumer.listener import method_of
 from kafka.consumer.metrics import ConsumerMetrics
-from kafka.core.consume.positions import PartitionPosition
+from kafka.core.consume.partition import PartitionPosition
 from kafka.core.group.machine import Assign, AssignmentStep, Lose, Revoke
 from kafka.core.group.offsets import CommittedOffsets, OffsetDialogues
 from kafka.errors import (
@@ -246,7 +246,7 @@ class GroupMembership:
     @property
     def is_idle(self) -> bool:
         """There is nothing for :meth:`attend` to do."""
-        return self._steps is None and not self.callbacks and (self._group is None or self._group.pending is None)
+        return self._steps is None and not self.callbacks.due and (self._group is None or self._group.pending is None)
 
     def attend(self, give_up_at: float) -> bool:
         """Do what there is to do, until the monotonic instant ``give_up_at``. Whether all of it is done: what is not

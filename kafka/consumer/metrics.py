@@ -25,8 +25,7 @@ from kafka.client import KafkaClient
 from kafka.client.connection import PendingRequest
 from kafka.client.metrics import FETCH_SIZES, FETCH_TIMES, HEARTBEATS, PolledMetrics
 from kafka.consumer.driver import ConsumerDriver
-from kafka.core.consume.positions import PartitionPosition
-from kafka.core.consume.record import RecordsByPartition
+from kafka.core.consume.partition import PartitionPosition, RecordsByPartition
 from kafka.metrics import Measured, Row
 from kafka.protocol.fetch import FetchResponse
 from kafka.protocol.groups import (

@@ -19,7 +19,7 @@ from kafka.protocol.produce import ProduceRequest, ProduceResponse
 from kafka.protocol.share import ShareAcknowledgeResponse, ShareFetchResponse
 from kafka.structs import BrokerMetadata, TopicPartition
 from test.client.test_cluster import ID, partition, refresh, response, topic
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 from test.producer.support import Cluster, Rig, producer_in_memory, refuse
 from test.support.scripted import SILENT, Answer, ScriptedBroker
 

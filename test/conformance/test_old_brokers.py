@@ -16,7 +16,7 @@ import pytest
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from kafka.core.consume.record import ConsumerRecord
+from kafka.core.consume.partition import ConsumerRecord
 from kafka.errors import (
     RecordTooLargeError,
     UnsupportedCompressionTypeError,

@@ -26,7 +26,7 @@ from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition
 from kafka.validation import deserializer_for
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 from test.support.scripted import CLOSE, SILENT, Answer, ScriptedBroker
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

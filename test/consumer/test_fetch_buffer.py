@@ -6,16 +6,14 @@ import threading
 
 import pytest
 
-from kafka.consumer.fetch_buffer import FetchBufferReader, RecordNotifier
-from kafka.consumer.guard import WakeupEvent
-from kafka.core.consume.fetched import ReaderOptions
+from kafka.consumer.driver import FetchBufferReader, RecordNotifier, WakeupEvent
 from kafka.core.consume.fetcher import RequestOffsets
-from kafka.core.consume.record import RecordsByPartition
+from kafka.core.consume.partition import ReaderOptions, RecordsByPartition
 from kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 from kafka.net.loop import Loop
 from kafka.records import Headers, RecordBatchBuilder
 from test.core.consume.rig import A, B, C, Rig
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 
 
 class Changed:

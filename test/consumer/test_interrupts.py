@@ -17,9 +17,9 @@ from test.consumer.test_consumer import ALL, A, B, rig
 OURS = (
     "consumer/consumer.py",
     "consumer/consumer.py",
-    "consumer/fetch_buffer.py",
+    "consumer/driver.py",
     "iteration.py",
-    "consume/fetched.py",
+    "consume/partition.py",
 )
 
 

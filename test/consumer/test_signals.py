@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kafka.consumer import KafkaConsumer
-from kafka.consumer.guard import WakeupEvent
+from kafka.consumer.driver import WakeupEvent
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, WakeupError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from kafka.client.cluster import ClusterMetadata
 from kafka.consumer import ConsumerRecord
-from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
+from kafka.core.consume.partition import CompletedFetch, ReaderOptions
 from kafka.core.produce.accumulator import RecordAccumulator
 from kafka.core.produce.batch import TopicQueues
 from kafka.core.share.records import AcquiredRange, AcquiredReader, AcquiredSlice, SharedBatch, ShareRecord

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kafka._compiled import is_compiled
-from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
+from kafka.core.consume.partition import CompletedFetch, ReaderOptions
 from kafka.errors import KafkaError
 from kafka.protocol.fetch import FetchResponse
 from kafka.records import (

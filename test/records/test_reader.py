@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.core.consume.fetched import CompletedFetch, ConsumerRecordSink, ReaderOptions
+from kafka.core.consume.partition import CompletedFetch, ConsumerRecordSink, ReaderOptions
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import GZIP, ZSTD, RawRecord, decode_raw, decode_records, iter_batches, parse_header
 from kafka.records.header import ATTRIBUTES_AT, HEADER_BYTES, encode_varint

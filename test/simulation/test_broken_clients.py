@@ -13,7 +13,7 @@ import pytest
 
 from kafka.consumer.group_driver import GroupDriver
 from kafka.consumer.membership import GroupMembership
-from kafka.core.consume.positions import PartitionPosition
+from kafka.core.consume.partition import PartitionPosition
 from kafka.core.group.classic import ClassicMember
 from kafka.core.group.machine import NO_GENERATION, Lose, Revoke
 from kafka.core.share.acknowledgements import PendingAcknowledgements

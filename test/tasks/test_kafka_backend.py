@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kafka.client import ApiRanges, KafkaClient
-from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
+from kafka.core.consume.partition import CompletedFetch, ReaderOptions
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,

@@ -12,7 +12,7 @@ holds up its own partitions and no others. Reading ahead is bounded for each par
 reached its bound until its reader has come closer; and in all: what is buffered and what may come of the fetches in
 flight is never more than ``buffer_bytes``, but for single batches that are larger than what they have room in.
 
-Work is done for what has changed: ``positions.py`` notes what was touched, and nothing here goes through all partitions
+Work is done for what has changed: ``partition.py`` notes what was touched, and nothing here goes through all partitions
 but assignments and new metadata.
 
 What answers do to positions:
@@ -25,7 +25,7 @@ What answers do to positions:
 An error of another kind is a row in that table; a fact that answers carry, a line in :meth:`Fetcher._take`.
 
 Not a machine for several threads: a driver holds one lock around every call. Answers are decoded by the reader, outside
-of it (``fetched.py``).
+of it (``partition.py``).
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
 from kafka.core.consume.offsets import EpochEnd, EpochQuery, ResolvedOffset
-from kafka.core.consume.positions import (
+from kafka.core.consume.partition import (
     NO_EPOCH,
+    CompletedFetch,
     LeaderAndEpoch,
     OffsetResetStrategy,
     PartitionPosition,
     PositionChanges,
+    ReaderOptions,
 )
 from kafka.core.consume.session import FetchLimits, NodeFetcher, SendFetch, SessionPartition
 from kafka.core.retry import ErrorTable

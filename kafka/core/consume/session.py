@@ -22,7 +22,7 @@ from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka.core.consume.positions import PartitionPosition
+from kafka.core.consume.partition import PartitionPosition
 from kafka.errors import FetchSessionIdNotFoundError, FetchSessionTopicIdError, InvalidFetchSessionEpochError
 from kafka.protocol.constants import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_SESSION
 from kafka.protocol.fetch import FetchRequest, FetchResponse

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.fetched import ReaderOptions
 from kafka.core.consume.fetcher import RefreshFetchMetadata
 from kafka.core.consume.offsets import EpochEnd, ResolvedOffset
+from kafka.core.consume.partition import ReaderOptions
 from kafka.core.consume.session import SendFetch
 from kafka.errors import (
     KafkaConnectionError,
@@ -21,7 +21,7 @@ from kafka.errors import (
 from kafka.protocol.fetch import FetchResponse
 from kafka.records import ABORT
 from test.core.consume.rig import A, B, Rig
-from test.core.consume.test_fetched import aborted, batch, marker
+from test.core.consume.test_partition import aborted, batch, marker
 
 UNKNOWN, NOT_LEADER = -1, 6
 REFRESH = RefreshFetchMetadata(frozenset({"t"}))

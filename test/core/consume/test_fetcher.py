@@ -4,10 +4,9 @@ from math import inf
 
 import pytest
 
-from kafka.core.consume.fetched import ReaderOptions
 from kafka.core.consume.fetcher import Fetcher, RefreshFetchMetadata, RequestOffsets
 from kafka.core.consume.offsets import ResolvedOffset
-from kafka.core.consume.positions import EARLIEST, LATEST
+from kafka.core.consume.partition import EARLIEST, LATEST, ReaderOptions
 from kafka.core.consume.session import SendFetch
 from kafka.errors import (
     CorruptRecordError,
@@ -23,7 +22,7 @@ from kafka.protocol.fetch import FetchResponse
 from kafka.structs import TopicPartition
 from kafka.wire.types import ZERO_UUID
 from test.core.consume.rig import TOPIC_ID, A, B, C, Rig, session
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 
 OUT_OF_RANGE, NOT_LEADER, AUTHORIZATION = 1, 6, 29
 

@@ -6,11 +6,11 @@ from math import inf
 
 import pytest
 
-from kafka.core.consume.positions import OffsetResetStrategy, PartitionPosition, PositionChanges
+from kafka.core.consume.partition import OffsetResetStrategy, PartitionPosition, PositionChanges
 from kafka.errors import MessageSizeTooLargeError
 from kafka.validation import offset_reset
 from test.core.consume.rig import A, Rig
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 
 
 def test_of_a_new_position_nothing_is_known() -> None:

@@ -7,7 +7,7 @@ import random
 from kafka.core.consume.session import SendFetch
 from kafka.structs import TopicPartition
 from test.core.consume.rig import A, B, C, Rig
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 from test.support.seeds import each_seed
 
 SIZE = len(batch(0, b"x" * 100))

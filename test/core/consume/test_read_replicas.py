@@ -5,7 +5,7 @@ import pytest
 from kafka.core.consume.fetcher import RefreshFetchMetadata, RequestOffsets
 from kafka.errors import KafkaConnectionError
 from test.core.consume.rig import A, B, Rig, listed
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 
 OUT_OF_RANGE, NOT_LEADER, STORAGE = 1, 6, 56
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.fetched import CompletedFetch, ReaderOptions
-from kafka.core.consume.record import FIELDS, ConsumerRecord
+from kafka.core.consume.partition import FIELDS, CompletedFetch, ConsumerRecord, ReaderOptions
 from kafka.records import RecordBatchBuilder
 from kafka.structs import TopicPartition
 

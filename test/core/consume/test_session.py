@@ -8,7 +8,7 @@ from kafka.core.consume.session import MAX_EPOCH, SendFetch
 from kafka.errors import KafkaConnectionError
 from kafka.wire.types import ZERO_UUID
 from test.core.consume.rig import TOPIC_ID, A, B, C, Rig, forgotten, listed, session
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 
 GONE, WRONG_EPOCH, MIXED, UNKNOWN = 70, 71, 106, -1
 

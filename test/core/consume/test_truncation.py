@@ -4,7 +4,7 @@ import pytest
 
 from kafka.core.consume.fetcher import RequestEpochEnds
 from kafka.core.consume.offsets import EpochEnd, EpochQuery
-from kafka.core.consume.positions import EARLIEST
+from kafka.core.consume.partition import EARLIEST
 from kafka.errors import (
     FencedLeaderEpochError,
     IncompatibleBrokerVersion,
@@ -14,7 +14,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 from test.core.consume.rig import A, B, C, Rig, listed
-from test.core.consume.test_fetched import batch
+from test.core.consume.test_partition import batch
 
 FENCED, UNKNOWN_EPOCH = 74, 75
 BATCH_EPOCH = 4

@@ -5,9 +5,15 @@ from typing import Any
 
 import pytest
 
-from kafka.core.consume.fetched import CompletedFetch, ReaderOptions, has_error_location, set_error_location
-from kafka.core.consume.positions import PartitionPosition, PositionChanges
-from kafka.core.consume.record import ConsumerRecord
+from kafka.core.consume.partition import (
+    CompletedFetch,
+    ConsumerRecord,
+    PartitionPosition,
+    PositionChanges,
+    ReaderOptions,
+    has_error_location,
+    set_error_location,
+)
 from kafka.errors import CorruptRecordError, MessageSizeTooLargeError
 from kafka.protocol.fetch import FetchResponse
 from kafka.records import (
