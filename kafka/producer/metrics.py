@@ -119,6 +119,7 @@ class ProducerMetrics:
         counts: ProduceCounters,
         clock: Callable[[], float],
     ) -> None:
+        """``counts`` are the sender's totals; of batches that are retried or fail they tell this object."""
         self._measurements = Measurements(settings, clock)
         self._router = router = client.router
         self._cluster = client.cluster
