@@ -1,4 +1,4 @@
-"""Validation of the consumer's arguments, at the call."""
+"""Validation of arguments that only the consumer has, at the call; ``kafka/validation.py`` has those of all clients."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import six
 
 from kafka.errors import IllegalArgumentError
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from kafka.validation import is_integer, is_number, timeout_s, topic_name, topic_names
-
-__all__ = [
-    "INT64", "offsets_to_commit", "partition", "partitions", "timeout_s", "timestamps", "topic_name", "topic_names"
-]  # fmt: skip
+from kafka.validation import is_integer, is_number, topic_name
 
 INT64: Final = 2**63
 

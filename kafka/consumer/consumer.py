@@ -211,7 +211,7 @@ class KafkaConsumer(HasTelemetry):
         check_group_settings(settings, configs)
         if on_records is not None and loop is None and client is None:
             raise KafkaConfigurationError("on_records needs a loop to be called on: give loop= or client=")
-        arguments.topic_names(topics)
+        validation.topic_names(topics)
         self._settings = settings
         self._config = as_given(settings, configs)
         self._refusal: str | None = None
@@ -371,7 +371,7 @@ class KafkaConsumer(HasTelemetry):
         """
         self._check_usable()
         limit = validation.max_records(max_records, self._settings["max_poll_records"])
-        timeout_s = arguments.timeout_s(timeout_ms, 0.0)
+        timeout_s = validation.timeout_s(timeout_ms, 0.0)
         self._reader.begin()
         try:
             with self._thread_guard:
@@ -528,7 +528,7 @@ class KafkaConsumer(HasTelemetry):
         another way of reading than before (first :meth:`unsubscribe`), and for a listener without a group.
         """
         self._check_usable()
-        names = arguments.topic_names(topics)
+        names = validation.topic_names(topics)
         check_listener(listener)
         if names and pattern is not None:
             raise IllegalStateError("subscribe: topics or a pattern, not both")
@@ -706,7 +706,7 @@ class KafkaConsumer(HasTelemetry):
         """
         self._check_usable()
         partition = arguments.partition(partition)
-        give_up_at = self._host.loop.time() + arguments.timeout_s(timeout_ms, self._default_timeout_s)
+        give_up_at = self._host.loop.time() + validation.timeout_s(timeout_ms, self._default_timeout_s)
         with self._thread_guard:
             while True:
                 self._wakeup.clear()
@@ -770,7 +770,7 @@ class KafkaConsumer(HasTelemetry):
         self, timestamps: dict[TopicPartition, int], timeout_ms: float | None
     ) -> dict[TopicPartition, ResolvedOffset]:
         self._check_usable()
-        timeout_s = arguments.timeout_s(timeout_ms, self._default_timeout_s)
+        timeout_s = validation.timeout_s(timeout_ms, self._default_timeout_s)
         if not timestamps:
             return {}
         return self._wait_for(self._driver.find_offsets, timestamps, timeout_s)
@@ -856,7 +856,7 @@ class KafkaConsumer(HasTelemetry):
         """
         commits = self._needs_group("commit")
         wanted = None if offsets is None else arguments.offsets_to_commit(offsets)
-        timeout_s = arguments.timeout_s(timeout_ms, self._default_timeout_s)
+        timeout_s = validation.timeout_s(timeout_ms, self._default_timeout_s)
         self._host.check_may_block()
         with self._thread_guard:
             found = self._membership.consumed() if wanted is None else wanted
@@ -904,7 +904,7 @@ class KafkaConsumer(HasTelemetry):
         self._needs_group("committed")
         is_one = isinstance(partition, tuple) and len(partition) == 2 and not isinstance(partition[0], tuple)
         wanted = [arguments.partition(partition)] if is_one else arguments.partitions(partition)
-        timeout_s = arguments.timeout_s(timeout_ms, self._default_timeout_s)
+        timeout_s = validation.timeout_s(timeout_ms, self._default_timeout_s)
         self._host.check_may_block()
         with self._thread_guard:
             found = self._fetch_committed(wanted, timeout_s)
@@ -988,7 +988,7 @@ class KafkaConsumer(HasTelemetry):
         """The numbers of the topic's partitions; the empty set when there is no such topic: asking does not create it.
         Asks the cluster if need be."""
         self._check_usable()
-        topic = arguments.topic_name(topic)
+        topic = validation.topic_name(topic)
         found = self._host.client.cluster.partitions_for_topic(topic)
         if found is not None:
             return found
@@ -1009,7 +1009,7 @@ class KafkaConsumer(HasTelemetry):
         """Wait until the cluster's metadata has been read; with ``refresh``, until it has been read anew.
         KafkaTimeoutError after ``timeout_ms`` (None: never), or the error that trying again does not mend."""
         self._check_usable()
-        arguments.timeout_s(timeout_ms, 0.0)
+        validation.timeout_s(timeout_ms, 0.0)
         limit_ms = inf if timeout_ms is None else timeout_ms
         self._wait_for(lambda: self._host.client.bootstrapped(limit_ms, anew=refresh))
 
@@ -1035,7 +1035,7 @@ class KafkaConsumer(HasTelemetry):
             if not self._is_within_call():
                 self._thread_guard.run_on_exit()
             return
-        timeout_s = arguments.timeout_s(timeout_ms, self._settings["request_timeout_ms"] / 1000)
+        timeout_s = validation.timeout_s(timeout_ms, self._settings["request_timeout_ms"] / 1000)
         if not self._may_block or not self._host.loop.is_usable:
             self.close_async(autocommit, timeout_s)
             return

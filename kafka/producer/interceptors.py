@@ -73,35 +73,26 @@ class Interceptors:
         """Tell of the end of a record that was taken."""
 
         def tell(_: object) -> None:
-            error = future.exception
-            metadata = future.value
-            if metadata is None:
-                metadata = _no_metadata(record, future.partition)
-            self._acknowledge(metadata, error)
+            metadata = future.value or _no_metadata(record, future.partition)
+            self._call("on_acknowledgement", metadata, future.exception)
 
         future.add_both(tell)
 
     def refused(self, record: ProducerRecord, error: BaseException) -> None:
         """``send`` raised ``error``."""
-        self._acknowledge(_no_metadata(record, -1), error)
-
-    def _acknowledge(self, metadata: RecordMetadata, error: BaseException | None) -> None:
-        for one in self._all:
-            method = getattr(one, "on_acknowledgement", None)
-            if method is not None:
-                try:
-                    method(metadata, error)
-                except Exception:
-                    log.exception("interceptor's on_acknowledgement raised; ignoring it")
+        self._call("on_acknowledgement", _no_metadata(record, -1), error)
 
     def close(self) -> None:
+        self._call("close")
+
+    def _call(self, name: str, *arguments: Any) -> None:
         for one in self._all:
-            method = getattr(one, "close", None)
+            method = getattr(one, name, None)
             if method is not None:
                 try:
-                    method()
+                    method(*arguments)
                 except Exception:
-                    log.exception("interceptor's close raised; ignoring it")
+                    log.exception("interceptor's %s raised; ignoring it", name)
 
 
 def _no_metadata(record: ProducerRecord, partition: int) -> RecordMetadata:
