@@ -74,7 +74,8 @@ class ClusterMetadata:
         self._retry_backoff_max_s = max(settings["retry_backoff_max_ms"] / 1000, self._retry_backoff_s)
         self._may_create = settings["allow_auto_create_topics"]
         self._rng = rng
-        self._snapshot = ClusterSnapshot()
+        self.snapshot = ClusterSnapshot()
+        """What is known, for any thread to read: it is replaced as a whole."""
         self._extra_brokers: dict[int, BrokerMetadata] = {}  # brokers known from other responses than Metadata
         self._listeners: list[Listener] = []
         self._wanted: set[str] = set()
@@ -101,13 +102,13 @@ class ClusterMetadata:
 
     def brokers(self) -> set[BrokerMetadata]:
         """All known brokers."""
-        return set(self._snapshot.brokers.values())
+        return set(self.snapshot.brokers.values())
 
     def broker_metadata(self, broker_id: int | str) -> BrokerMetadata | None:
         """One broker, or None. Also one that is known from FindCoordinator or a leader hint only."""
         if not isinstance(broker_id, int):
             return None
-        return self._snapshot.brokers.get(broker_id) or self._extra_brokers.get(broker_id)
+        return self.snapshot.brokers.get(broker_id) or self._extra_brokers.get(broker_id)
 
     def note_broker(self, broker_id: int, host: str, port: int, rack: str | None = None) -> None:
         """A response other than Metadata has the address of a broker. Metadata takes precedence."""
@@ -116,35 +117,35 @@ class ClusterMetadata:
     @property
     def cluster_id(self) -> str | None:
         """The cluster's id, when the brokers tell it (0.10.1)."""
-        return self._snapshot.cluster_id
+        return self.snapshot.cluster_id
 
     @property
     def controller_id(self) -> int | None:
         """The controller's node id; None when there is none or the brokers do not tell it (before 0.10)."""
-        return self._snapshot.controller_id
+        return self.snapshot.controller_id
 
     @property
     def controller(self) -> BrokerMetadata | None:
         """The controller, or None."""
-        found = self._snapshot.controller_id
+        found = self.snapshot.controller_id
         return None if found is None else self.broker_metadata(found)
 
     # -- topics and partitions -----------------------------------------------------------------------------------------
 
     def topics(self, exclude_internal_topics: bool = True) -> set[str]:
         """Names of the known topics."""
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         names = set(snapshot.partitions)
         return names - snapshot.internal if exclude_internal_topics else names
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
         """Numbers of all partitions; None for an unknown topic."""
-        found = self._snapshot.partitions.get(topic)
+        found = self.snapshot.partitions.get(topic)
         return None if found is None else set(found)
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:
         """Numbers of the partitions that have a leader; None for an unknown topic."""
-        found = self._snapshot.partitions.get(topic)
+        found = self.snapshot.partitions.get(topic)
         return None if found is None else {number for number, partition in found.items() if partition.leader >= 0}
 
     def partition_metadata(self, partition: TopicPartition) -> PartitionMetadata | None:
@@ -153,8 +154,7 @@ class ClusterMetadata:
 
     def find_partition(self, topic: str, number: int) -> PartitionMetadata | None:
         """The same by name and number."""
-        found = self._snapshot.partitions.get(topic)
-        return None if found is None else found.get(number)
+        return self.snapshot.partitions.get(topic, {}).get(number)
 
     def leader_for_partition(self, partition: TopicPartition) -> int | None:
         """The leader's node id, -1 when there is none now, None when the partition is unknown."""
@@ -170,7 +170,7 @@ class ClusterMetadata:
         """The partitions that a broker leads."""
         return {
             TopicPartition(topic, number)
-            for topic, partitions in self._snapshot.partitions.items()
+            for topic, partitions in self.snapshot.partitions.items()
             for number, partition in partitions.items()
             if partition.leader == broker_id
         }
@@ -182,16 +182,16 @@ class ClusterMetadata:
 
     def topic_id(self, topic_name: str) -> UUID | None:
         """The topic's id; None when the topic is unknown or the brokers have no ids (before 2.8)."""
-        return self._snapshot.ids.get(topic_name)
+        return self.snapshot.ids.get(topic_name)
 
     def topic_name_for_id(self, topic_id: UUID) -> str | None:
         """The name of the topic with that id; None when it is unknown."""
-        return self._snapshot.names.get(topic_id)
+        return self.snapshot.names.get(topic_id)
 
     def topic_error(self, topic: str) -> KafkaError | None:
         """What the last answer had against the topic: an error code's class, or InvalidTopicMetadataError when its
         partitions cannot be. None for nothing."""
-        return self._snapshot.topic_errors.get(topic)
+        return self.snapshot.topic_errors.get(topic)
 
     def update_partition_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
         """A leader hint of a response. Whether that was news: an older epoch is not."""
@@ -203,15 +203,15 @@ class ClusterMetadata:
         """Leader hints of a response (KIP-951): other leaders, and where these are. The
         partitions that this was news of (:meth:`ClusterSnapshot.with_leaders`); listeners are called when there are
         any."""
-        new, news = self._snapshot.with_leaders(leaders, nodes)
+        new, news = self.snapshot.with_leaders(leaders, nodes)
         if news:
-            self._snapshot = new
+            self.snapshot = new
             self._tell_listeners()
         return news
 
     def forget_brokers(self) -> None:
         """Forget brokers and leaders before a rebootstrap (KIP-1102)."""
-        self._snapshot = self._snapshot.without_brokers()
+        self.snapshot = self.snapshot.without_brokers()
         self._extra_brokers = {}
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ class ClusterMetadata:
         if self.need_all_topics or not self._may_create or not self._no_creation:
             return []
         kept = set(filter(self._must_not_create, self._wanted))
-        there = self._snapshot.partitions
+        there = self.snapshot.partitions
         missing = (name for name in self._wanted - kept if name not in there and self._is_missing(name))
         return sorted(missing) if kept else []
 
@@ -362,9 +362,9 @@ class ClusterMetadata:
             self.failed_update(MetadataEmptyBrokerList("the response to Metadata has no brokers"))
             return
         not_asked = frozenset() if self._asked is None else self._wanted - self._asked
-        former, self._snapshot = self._snapshot, ClusterSnapshot.read(metadata, self._snapshot, not_asked)
+        former, self.snapshot = self.snapshot, ClusterSnapshot.read(metadata, self.snapshot, not_asked)
         self._note_cluster_id(former.cluster_id)
-        self._unchanged_refreshes = self._unchanged_refreshes + 1 if self._snapshot.is_same_as(former) else 0
+        self._unchanged_refreshes = self._unchanged_refreshes + 1 if self.snapshot.is_same_as(former) else 0
         self._failures = 0
         self.refusal = None
         self._note_attempt()
@@ -375,7 +375,7 @@ class ClusterMetadata:
             future.success(self)
 
     def _note_cluster_id(self, former: str | None) -> None:
-        now = self._snapshot.cluster_id
+        now = self.snapshot.cluster_id
         if None not in (former, now) and former != now:
             self.former_cluster_id = former
             log.warning(
@@ -394,8 +394,8 @@ class ClusterMetadata:
 
     def seed(self, metadata: MetadataResponse) -> None:
         """The response to Metadata v0 from the first handshake: better than nothing, and no refresh."""
-        if metadata.brokers and not self._snapshot.brokers:
-            self._snapshot = ClusterSnapshot.read(metadata, self._snapshot)
+        if metadata.brokers and not self.snapshot.brokers:
+            self.snapshot = ClusterSnapshot.read(metadata, self.snapshot)
 
     def failed_update(self, exception: BaseException) -> None:
         """An attempt failed: its future fails, and another attempt is due after the back-off."""
@@ -437,7 +437,7 @@ class ClusterMetadata:
             raise KeyError(listener) from None
 
     def __str__(self) -> str:
-        snapshot = self._snapshot
+        snapshot = self.snapshot
         return f"ClusterMetadata(brokers: {len(snapshot.brokers)}, topics: {len(snapshot.partitions)})"
 
 

@@ -39,7 +39,7 @@ from kafka.errors import IllegalStateError, NoOffsetForPartitionError, OffsetOut
 from kafka.future import Future
 from kafka.net.loop import DeadlineTimer, Loop
 from kafka.protocol.fetch import FetchResponse
-from kafka.structs import TopicPartition
+from kafka.structs import PartitionMetadata, TopicPartition
 from kafka.validation import deserializer_for
 from kafka.wire.types import ZERO_UUID
 
@@ -145,15 +145,18 @@ def make_fetcher(client: KafkaClient, settings: Mapping[str, Any], free_at: Call
     """``free_at``: until when a node wants no fetches (KIP-219)."""
     cluster = client.cluster
 
+    def find(partition: TopicPartition) -> PartitionMetadata | None:
+        return cluster.snapshot.partitions.get(partition.topic, {}).get(partition.partition)
+
     def leader_of(partition: TopicPartition) -> int | None:
-        leader = cluster.leader_for_partition(partition)
-        return None if leader is None or leader < 0 else leader
+        found = find(partition)
+        return None if found is None or found.leader < 0 else found.leader
 
     return Fetcher(
         leader_of=leader_of,
-        topic_id_of=lambda topic: cluster.topic_id(topic) or ZERO_UUID,
+        topic_id_of=lambda topic: cluster.snapshot.ids.get(topic, ZERO_UUID),
         topic_of_id=cluster.topic_name_for_id,
-        epoch_of=lambda partition: -1 if (epoch := cluster.leader_epoch_for_partition(partition)) is None else epoch,
+        epoch_of=lambda partition: -1 if (found := find(partition)) is None else found.leader_epoch,
         is_replica=lambda partition, node: (
             cluster.is_replica_node(partition, node) and cluster.broker_metadata(node) is not None
         ),

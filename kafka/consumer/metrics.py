@@ -195,7 +195,7 @@ class ConsumerMetrics(PolledMetrics):
             self._assigned()
         total = 0
         for topic in response.responses:
-            name = topic.topic or self.client.cluster.topic_name_for_id(topic.topic_id)
+            name = topic.topic or self.client.cluster.snapshot.names.get(topic.topic_id)
             if name is None:
                 continue
             size = 0

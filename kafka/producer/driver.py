@@ -162,15 +162,15 @@ class ProducerDriver:
             raise IllegalStateError(FORKED_ERROR if os.getpid() != self._pid else PRODUCER_CLOSED) from None
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
-        found = self._cluster.find_partition(topic, partition)
+        found = self._cluster.snapshot.partitions.get(topic, {}).get(partition)
         return None if found is None or found.leader < 0 else found.leader
 
     def _leader_epoch_of(self, topic: str, partition: int) -> int:
-        found = self._cluster.find_partition(topic, partition)
+        found = self._cluster.snapshot.partitions.get(topic, {}).get(partition)
         return -1 if found is None else found.leader_epoch
 
     def _topic_id_of(self, topic: str) -> UUID:
-        return self._cluster.topic_id(topic) or ZERO_UUID
+        return self._cluster.snapshot.ids.get(topic, ZERO_UUID)
 
     # -- the sender ----------------------------------------------------------------------------------------------------
 

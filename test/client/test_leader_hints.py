@@ -154,7 +154,7 @@ def test_a_known_broker_may_be_named_without_its_address(cluster: ClusterMetadat
 
 
 def test_a_reader_in_another_thread_sees_the_old_or_the_new_cluster(cluster: ClusterMetadata) -> None:
-    seen = cluster._snapshot
+    seen = cluster.snapshot
     cluster.update_partition_leaders({T0: LeaderHint(2, 6)}, [TWO])
     assert seen.partitions["t"][0].leader == 1 and 2 not in seen.brokers
 
