@@ -11,8 +11,9 @@ schemas.
     __transaction_state    transactional ids (KIP-98, KIP-890; TRANSACTION_KEYS)
 
 A key and its value have the same ``api_key``; the writer chooses the value's version. Streams groups (17 to 23) are not
-stored; their records, and offsets in the format before 0.9 (0), are ignored when another broker's files are read. To
-add a kind: its two classes, and its key in its topic's decoder.
+stored, and of share groups neither members (10), assignments (12 to 14) nor the list of their partitions (15). Such
+records, and offsets in the format before 0.9 (0), are ignored when another broker's files are read. To add a kind: its
+two classes, and its key in its topic's decoder.
 
 A snapshot's key and an update's differ in their kind, so that compaction keeps the updates; updates with a lower
 ``snapshot_epoch`` than the snapshot's are outdated.
@@ -254,22 +255,6 @@ class ConsumerGroupRegularExpressionValue(Message, api_key=16, versions=(0, 0), 
     timestamp: Int64
 
 
-class ShareGroupMemberMetadataKey(Message, api_key=10, versions=(0, 0)):
-    """A member of a share group (KIP-932)."""
-
-    group_id: String
-    member_id: String
-
-
-class ShareGroupMemberMetadataValue(Message, api_key=10, versions=(0, 0), flexible=0):
-    """What the member said of itself."""
-
-    rack_id: String | None = field(null_since=0)
-    client_id: String
-    client_host: String
-    subscribed_topic_names: list[String]
-
-
 class ShareGroupMetadataKey(Message, api_key=11, versions=(0, 0)):
     """A share group."""
 
@@ -283,79 +268,6 @@ class ShareGroupMetadataValue(Message, api_key=11, versions=(0, 0), flexible=0):
     metadata_hash: Int64
 
 
-class ShareGroupTargetAssignmentMetadataKey(Message, api_key=12, versions=(0, 0)):
-    """The target assignment of a share group."""
-
-    group_id: String
-
-
-class ShareGroupTargetAssignmentMetadataValue(Message, api_key=12, versions=(0, 0), flexible=0):
-    """The group epoch that it was made for."""
-
-    assignment_epoch: Int32
-    assignment_timestamp: Int64 = field(default=0, tag=0, ignorable=True)
-
-
-class ShareGroupTargetAssignmentMemberKey(Message, api_key=13, versions=(0, 0)):
-    """A member's part of the target assignment."""
-
-    group_id: String
-    member_id: String
-
-
-class ShareGroupTargetAssignmentMemberValue(Message, api_key=13, versions=(0, 0), flexible=0):
-    """Its partitions."""
-
-    class TopicPartition(Struct):
-        topic_id: Uuid
-        partitions: list[Int32]
-
-    topic_partitions: list[ShareGroupTargetAssignmentMemberValue.TopicPartition]
-
-
-class ShareGroupCurrentMemberAssignmentKey(Message, api_key=14, versions=(0, 0)):
-    """What a member has been told."""
-
-    group_id: String
-    member_id: String
-
-
-class ShareGroupCurrentMemberAssignmentValue(Message, api_key=14, versions=(0, 0), flexible=0):
-    """Its epochs, its state and its partitions."""
-
-    class TopicPartitions(Struct):
-        topic_id: Uuid
-        partitions: list[Int32]
-
-    member_epoch: Int32
-    previous_member_epoch: Int32
-    state: Int8
-    assigned_partitions: list[ShareGroupCurrentMemberAssignmentValue.TopicPartitions]
-
-
-class ShareGroupStatePartitionMetadataKey(Message, api_key=15, versions=(0, 0)):
-    """Which share partitions of a share group have state."""
-
-    group_id: String
-
-
-class ShareGroupStatePartitionMetadataValue(Message, api_key=15, versions=(0, 0), flexible=0):
-    """Them, by topic, on their way in or out."""
-
-    class TopicPartitionsInfo(Struct):
-        topic_id: Uuid
-        topic_name: String
-        partitions: list[Int32]
-
-    class TopicInfo(Struct):
-        topic_id: Uuid
-        topic_name: String
-
-    initializing_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
-    initialized_topics: list[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
-    deleting_topics: list[ShareGroupStatePartitionMetadataValue.TopicInfo]
-
-
 GROUP_KEYS: Final = KeyDecoder[Message](
     (
         OffsetCommitKey,
@@ -367,12 +279,7 @@ GROUP_KEYS: Final = KeyDecoder[Message](
         ConsumerGroupTargetAssignmentMemberKey,
         ConsumerGroupCurrentMemberAssignmentKey,
         ConsumerGroupRegularExpressionKey,
-        ShareGroupMemberMetadataKey,
         ShareGroupMetadataKey,
-        ShareGroupTargetAssignmentMetadataKey,
-        ShareGroupTargetAssignmentMemberKey,
-        ShareGroupCurrentMemberAssignmentKey,
-        ShareGroupStatePartitionMetadataKey,
     )
 )
 """Decodes keys of ``__consumer_offsets``."""
