@@ -72,10 +72,10 @@ class RecordValidation:
         self._now_ms = now_ms
         earliest, latest = LEAST_TIMESTAMP, UNLIMITED_MS
         if not config.log_append_time:
-            if config.timestamp_before_ms != UNLIMITED_MS:
-                earliest = now_ms - config.timestamp_before_ms
-            if config.timestamp_after_ms != UNLIMITED_MS:
-                latest = now_ms + config.timestamp_after_ms
+            if config.message_timestamp_before_max_ms != UNLIMITED_MS:
+                earliest = now_ms - config.message_timestamp_before_max_ms
+            if config.message_timestamp_after_max_ms != UNLIMITED_MS:
+                latest = now_ms + config.message_timestamp_after_max_ms
         self._times = (earliest, latest)
 
     def at_once(self) -> int | None:
@@ -102,8 +102,8 @@ class RecordValidation:
 
     def _outcome(self, found: BatchValidator) -> int:
         if found.errors:
-            after_ms = self._now_ms + self._config.timestamp_after_ms
-            limits = f"[{max(0, self._now_ms - self._config.timestamp_before_ms)}, {after_ms}]"
+            after_ms = self._now_ms + self._config.message_timestamp_after_max_ms
+            limits = f"[{max(0, self._now_ms - self._config.message_timestamp_before_max_ms)}, {after_ms}]"
             raise _validation_error(found.errors, self._name, limits)
         return found.max_timestamp
 

@@ -37,12 +37,12 @@ from typing import TYPE_CHECKING, Final
 from kafka.broker.error_responses import answer_each, coordinator_error, error_code, failed
 from kafka.broker.groups.regex import check_regex, resolve
 from kafka.broker.handlers.offsets import TOO_LARGE, NamedPartitions
+from kafka.broker.log import TransactionMarker
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
 from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, distinct_partitions, values_by_key
-from kafka.broker.transactions.markers import TransactionMarker
 from kafka.broker.transactions.transaction_metadata import BY_TITLE, Producer
 from kafka.broker.transactions.verification import verify_offsets
 from kafka.errors import (

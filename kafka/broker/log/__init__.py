@@ -22,7 +22,7 @@ from kafka.broker.log.flushing import FlushPolicy
 from kafka.broker.log.log_directory import DirectoryLock, DirectoryLockedError, LogDirectory
 from kafka.broker.log.metadata_store import Journal, MetadataStore, Topic
 from kafka.broker.log.partition_log import LogAppendInfo, LogConfig, PartitionLog, log_config
-from kafka.broker.log.producer_state import ProducerStates
+from kafka.broker.log.producer_state import ProducerStates, TransactionMarker
 from kafka.broker.log.segment import batch_bounds, batch_positions
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "PartitionLog",
     "ProducerStates",
     "Topic",
+    "TransactionMarker",
     "batch_bounds",
     "batch_positions",
     "log_config",

@@ -29,13 +29,21 @@ from collections.abc import Generator, Iterator
 from hashlib import blake2b
 from typing import NamedTuple
 
-from kafka.broker.log.files import cleaned_path, commit_swap, finish_swap, replace_file, storage_error
+from kafka.broker.log.files import (
+    cleaned_path,
+    commit_swap,
+    finish_swap,
+    read_number,
+    replace_file,
+    storage_error,
+    storage_errors,
+)
 from kafka.broker.log.partition_log import PartitionLog, retention_timestamp_ms
 from kafka.broker.log.recovery import merged_seal_state, write_seal
-from kafka.broker.log.segment import Segment, read_seal_state
+from kafka.broker.log.segment import Segment, read_seal
 from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
-from kafka.records import HEADER_BYTES, BatchHeader, check_crc, codec_for, parse_header
+from kafka.records import HEADER_BYTES, BatchHeader, codec_for, iter_batches, parse_header
 from kafka.records.compression import InflationLimitError, inflation_bound
 from kafka.records.header import ATTRIBUTES_AT, CODEC_MASK, CRC_AT, FRAME_BYTES, HEADER, decode_varint, encode_varint
 from kafka.wire.crc32c import crc32c
@@ -263,12 +271,9 @@ class FileSyncRequest(NamedTuple):
 
 def load_cleaner_offset(partition: PartitionLog) -> int:
     """The offset (exclusive) up to which the log has been compacted; the log start offset if that is unknown."""
-    try:
-        with open(os.path.join(partition.directory, CLEANER_OFFSET_NAME), "rb", opener=open_private) as file:
-            text = file.read()
-    except OSError:
-        text = b""
-    offset = int(text) if text.endswith(b"\n") and text.strip().isdigit() else 0
+    offset = 0
+    with contextlib.suppress(OSError, ValueError):
+        offset = read_number(os.path.join(partition.directory, CLEANER_OFFSET_NAME)) or 0
     return offset if partition.start_offset <= offset <= partition.end_offset else partition.start_offset
 
 
@@ -390,36 +395,23 @@ class CleaningPass:
 
     def _batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, bytes]]:
         """Each batch of a segment, with the bytes that contain it."""
-        position = 0
-        size = segment.size
-        while position < size and not segment.is_removed:
-            data = self._pool.read(segment.path, position, min(_CHUNK_BYTES, size - position))
-            at = 0
-            while True:
-                try:
-                    header = parse_header(data, at)
-                    if header is not None:
-                        check_crc(data, header)
-                except CorruptRecordError as error:
-                    raise CleaningFailedError(f"{segment.path} at byte {position + at}: {error.args[0]}") from error
-                if header is None:
-                    break
-                yield header, data
-                at = header.end
-            if not at:
-                if len(data) < HEADER_BYTES:
+        position, most = 0, _CHUNK_BYTES
+        left = segment.size
+        while left and not segment.is_removed:
+            data = self._pool.read(segment.path, position, min(most, left))
+            end = 0
+            try:
+                for header in iter_batches(data):
+                    yield header, data
+                    end = header.end
+            except CorruptRecordError as error:
+                raise CleaningFailedError(f"{segment.path} at byte {position + end}: {error.args[0]}") from error
+            is_short = len(data) < max(HEADER_BYTES, min(most, left))
+            position, left, most = position + end, left - end, _CHUNK_BYTES
+            if not end:  # a batch that is longer than a chunk
+                most = FRAME_BYTES + int.from_bytes(data[8:12], "big")
+                if is_short or most > left:
                     raise CleaningFailedError(f"{segment.path} at byte {position}: a batch is truncated")
-                length = int.from_bytes(data[8:12], "big") + 12
-                if position + length > size:
-                    raise CleaningFailedError(f"{segment.path} at byte {position}: a batch is truncated")
-                data = self._pool.read(segment.path, position, length)
-                header = parse_header(data)
-                if header is None:
-                    raise CleaningFailedError(f"{segment.path} at byte {position}: a batch is truncated")
-                check_crc(data, header)
-                yield header, data
-                at = length
-            position += at
 
     def _is_slice_done(self, spent: int) -> bool:
         self._slice_bytes += spent
@@ -474,20 +466,17 @@ class CleaningPass:
     def _write(self, group: list[Segment], new: Segment, path: str) -> Iterator[None]:
         """Write the retained batches of a group into a file. An empty one stays a segment, because the name of the
         first file is the log start offset; readers skip empty segments."""
-        try:
-            with open(path, "wb", opener=open_private) as file:
-                for segment in group:
-                    for header, data in self._batches(segment):
-                        batch = yield from self._retained(header, data)
-                        if batch is not None:
-                            file.write(batch)
-                            new.add_batch(
-                                header.base_offset, header.next_offset, new.size, len(batch), _max_timestamp(batch)
-                            )
-                        if self._is_slice_done(header.length):
-                            yield None
-        except OSError as error:
-            raise storage_error("compact into", path, error) from error
+        with storage_errors("compact into", path), open(path, "wb", opener=open_private) as file:
+            for segment in group:
+                for header, data in self._batches(segment):
+                    batch = yield from self._retained(header, data)
+                    if batch is not None:
+                        file.write(batch)
+                        new.add_batch(
+                            header.base_offset, header.next_offset, new.size, len(batch), _max_timestamp(batch)
+                        )
+                    if self._is_slice_done(header.length):
+                        yield None
 
     def _swap(self, group: list[Segment], new: Segment) -> None:
         """Swap in one turn of the loop, so that no reader sees half of it."""
@@ -495,17 +484,15 @@ class CleaningPass:
         directory = partition.directory
         before = sum(segment.size for segment in group)
         new.set_times(group[-1].created_ms, group[-1].modified_ms)
-        states = [read_seal_state(one.seal_path) if one.is_sealed else None for one in group if one.size]
+        seals = [read_seal(one.seal_path) if one.is_sealed else None for one in group if one.size]
         last = partition.segments.index(group[-1])
         for segment in group:
             self._pool.forget(segment.path)
         modified_s = new.modified_ms / 1000
-        try:
+        with storage_errors("rename", cleaned_path(directory, new.base_offset)):
             names = os.listdir(directory)  # beforehand: it may fail for want of a descriptor
             os.utime(cleaned_path(directory, new.base_offset), (modified_s, modified_s))
             swap = commit_swap(directory, new.base_offset, partition.segments[last + 1].base_offset)
-        except OSError as error:
-            raise storage_error("rename", cleaned_path(directory, new.base_offset), error) from error
         try:
             renamed = finish_swap(directory, os.path.basename(swap), names)
         except OSError as error:  # the file names are in an unknown state until the next start
@@ -514,8 +501,8 @@ class CleaningPass:
         partition.replace_segments(last + 1 - len(group), last + 1, (new,))
         partition.delete_files(renamed)
         self.removed_bytes += before - new.size
-        known = [state for state in states if state is not None]
-        if new.size and len(known) == len(states):
+        known = [seal[1] for seal in seals if seal is not None]
+        if new.size and len(known) == len(seals):
             write_seal(partition.name, new, new.make_seal(merged_seal_state(known), is_on_disk=self._sync))
 
     def _retained(self, header: BatchHeader, data: bytes) -> Generator[None, None, bytes | None]:
@@ -541,12 +528,10 @@ class CleaningPass:
             self._open_transactions.discard(header.producer_id)
             retain_all = not is_over or is_needed
             needs_horizon = not is_needed
-        elif header.is_transactional and self._is_aborted(header):
+        elif header.is_transactional:
             self._open_transactions.add(header.producer_id)
-            retain_all = False
-        else:
-            if header.is_transactional:
-                self._open_transactions.add(header.producer_id)
+            if self._is_aborted(header):
+                retain_all = False
 
         def is_retained(one: RecordSlice) -> bool:
             return self._is_retained(one, is_over) if retain_all is None else retain_all

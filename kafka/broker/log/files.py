@@ -15,11 +15,11 @@ import logging
 import os
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafka.broker.private_files import make_private_directory, open_private
+from kafka.broker.private_files import open_private
 from kafka.errors import KafkaStorageError
 
 if TYPE_CHECKING:
@@ -128,17 +128,13 @@ class FilePool:
 
     def truncate(self, path: str, size: int) -> None:
         """Cut the file to ``size`` bytes."""
-        try:
+        with storage_errors("truncate", path):
             os.ftruncate(self.fd(path), size)
-        except OSError as error:
-            raise storage_error("truncate", path, error) from error
 
     def sync(self, path: str) -> None:
         """Wait until the file's bytes are on the disk."""
-        try:
+        with storage_errors("sync", path):
             os.fsync(self.fd(path, create=False))
-        except OSError as error:
-            raise storage_error("sync", path, error) from error
 
     def duplicate(self, path: str) -> int | None:
         """A duplicate of the descriptor of an open file, which the caller closes. None when the pool does not have the
@@ -190,6 +186,15 @@ def storage_error(action: str, path: str, error: OSError) -> KafkaStorageError:
     return kind(f"cannot {action} {path}: {error.strerror or error}")
 
 
+@contextlib.contextmanager
+def storage_errors(action: str, path: str) -> Iterator[None]:
+    """An OSError of the block becomes the error for this action on this file."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(action, path, error) from error
+
+
 def replace_file(path: str, data: bytes, *, sync: bool = True) -> None:
     """Write a file, or replace one, atomically: a reader finds the old content or the new one."""
     temporary = path + ".tmp"
@@ -215,23 +220,27 @@ def replace_file(path: str, data: bytes, *, sync: bool = True) -> None:
             os.close(directory)
 
 
-def remove_file(path: str) -> bool:
-    """Delete a file; whether it was there."""
+def read_number(path: str) -> int | None:
+    """The offset in a small file that has a line of digits; None when it is missing. OSError; ValueError for other
+    content."""
     try:
-        os.unlink(path)
+        with open(path, "rb", opener=open_private) as file:
+            text = file.read()
     except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise storage_error("delete", path, error) from error
+        return None
+    if not text.endswith(b"\n") or not text.strip().isdigit():
+        raise ValueError(f"{text!r}")
+    return int(text)
+
+
+def rename(path: str, new: str) -> bool:
+    """Rename a file or directory; False when it is missing."""
+    with storage_errors("rename", path):
+        try:
+            os.rename(path, new)
+        except FileNotFoundError:
+            return False
     return True
-
-
-def make_directory(path: str) -> None:
-    """Make a directory and those above it, where they are missing, for the user alone."""
-    try:
-        make_private_directory(path)
-    except OSError as error:
-        raise storage_error("make the directory", path, error) from error
 
 
 def _open_directory(path: str) -> int | None:
@@ -387,19 +396,4 @@ def delete_some(paths: list[str], limit: int) -> list[str]:
 
 def delete_files(paths: Sequence[str]) -> None:
     """Delete files at once; those that cannot be deleted now stay until the next start."""
-    for path in paths:
-        try:
-            remove_file(path)
-        except KafkaStorageError as error:
-            log.warning("%s", error)
-
-
-def mark_deleted(path: str) -> bool:
-    """Rename a file to ``.deleted``; False when it is missing."""
-    try:
-        os.rename(path, path + DELETED)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise storage_error("rename", path, error) from error
-    return True
+    delete_some(list(paths), len(paths))

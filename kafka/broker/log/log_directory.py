@@ -28,13 +28,13 @@ from kafka.broker.log.files import (
     FileDeleter,
     FilePool,
     is_out_of_descriptors,
-    make_directory,
-    storage_error,
+    rename,
+    storage_errors,
 )
 from kafka.broker.log.flushing import FileExecutor, FlushPolicy, LogFlusher
 from kafka.broker.log.metadata_store import MetadataStore, Topic
 from kafka.broker.log.partition_log import LogConfig, PartitionLog, log_config
-from kafka.broker.private_files import open_private, prepare_directory
+from kafka.broker.private_files import make_private_directory, open_private, prepare_directory
 from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartitionError
 
 fcntl: Any = None
@@ -72,20 +72,14 @@ class DirectoryLock:
 
     def __init__(self, directory: str) -> None:
         self.directory = os.path.abspath(directory)
-        try:
+        with storage_errors("use the data directory", self.directory):
             prepare_directory(self.directory)
-        except OSError as error:
-            raise storage_error("use the data directory", self.directory, error) from error
         path = os.path.join(self.directory, LOCK_NAME)
-        try:
+        with storage_errors("open", path):
             self._fd = open_private(path, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise storage_error("open", path, error) from error
         try:
-            self._acquire()
-        except OSError as error:
-            os.close(self._fd)
-            raise storage_error("write to", path, error) from error
+            with storage_errors("write to", path):
+                self._acquire()
         except BaseException:
             os.close(self._fd)
             raise
@@ -160,7 +154,8 @@ class LogDirectory:
                 sync=self.flush_policy.name != "never",
             )
             self._topics_path = os.path.join(self.path, "topics")
-            make_directory(self._topics_path)
+            with storage_errors("make the directory", self._topics_path):
+                make_private_directory(self._topics_path)
             self._finish_deletions()
         except BaseException:
             self.pool.close()
@@ -234,12 +229,11 @@ class LogDirectory:
     def partitions_with_files(self, topic: Topic) -> list[int]:
         """The topic's partitions that were ever written to: the others need not be opened. KafkaStorageError."""
         path = self._topic_path(topic)
-        try:
-            names = os.listdir(path)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise storage_error("read the directory", path, error) from error
+        with storage_errors("read the directory", path):
+            try:
+                names = os.listdir(path)
+            except FileNotFoundError:
+                return []
         return sorted(int(name) for name in names if name.isdigit() and int(name) < topic.partitions)
 
     def size_of(self, topic: Topic, partition: int) -> int:
@@ -276,11 +270,11 @@ class LogDirectory:
         if found_topic is None:
             raise UnknownTopicOrPartitionError(f"no topic {name}")
         path = self._topic_path(found_topic)
-        _rename(path, path + DELETED)
+        rename(path, path + DELETED)  # it may have no files yet
         try:
             topic = self.metadata.delete_topic(name)
         except BaseException:
-            _rename(path + DELETED, path)
+            rename(path + DELETED, path)
             raise
         for number in range(topic.partitions):
             found = self._logs.pop((topic.topic_id, number), None)
@@ -316,7 +310,7 @@ class LogDirectory:
             path = os.path.join(self._topics_path, name)
             if name.endswith(DELETED) and name[: -len(DELETED)] in known:
                 log.warning("restoring %s: its topic is still in the metadata", path)
-                _rename(path, path[: -len(DELETED)])
+                rename(path, path[: -len(DELETED)])
             elif name.endswith(DELETED):
                 log.info("deleting %s: its topic was deleted", path)
                 self.deleter.add_later([path])  # the start does not wait for it
@@ -370,13 +364,3 @@ class LogDirectory:
             log.error("cannot close %s cleanly: %s", self.path, error)
         self.pool.close()
         self._lock.release()
-
-
-def _rename(path: str, new: str) -> None:
-    """Rename a topic's directory, if it has one yet."""
-    try:
-        os.rename(path, new)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise storage_error("rename", path, error) from error

@@ -27,7 +27,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka.broker.log.files import (
     DELETED,
@@ -35,12 +35,12 @@ from kafka.broker.log.files import (
     FilePool,
     OutOfDescriptorsError,
     delete_files,
-    make_directory,
-    mark_deleted,
+    rename,
     replace_file,
+    storage_errors,
 )
 from kafka.broker.log.leader_epochs import LeaderEpochs
-from kafka.broker.log.producer_state import ProducerStates
+from kafka.broker.log.producer_state import ProducerStates, TransactionMarker
 from kafka.broker.log.recovery import START_OFFSET_NAME, LogRecovery, seal_state, write_seal
 from kafka.broker.log.segment import (
     Seal,
@@ -52,6 +52,7 @@ from kafka.broker.log.segment import (
     run_search,
     segment_name,
 )
+from kafka.broker.private_files import make_private_directory
 from kafka.errors import CorruptRecordError, KafkaStorageError, MessageSizeTooLargeError, OffsetOutOfRangeError
 from kafka.records import (
     ABORT,
@@ -68,26 +69,27 @@ from kafka.records import (
 
 
 class LogConfig(NamedTuple):
-    """The topic configuration that a log acts on, by the settings' names; ``log_append_time``: whether
-    ``message.timestamp.type`` is LogAppendTime; ``deletes``, ``compacts``: the parts of ``cleanup.policy``.
+    """The topic configuration that a log acts on. ``log_append_time``: whether ``message.timestamp.type`` is
+    LogAppendTime; ``deletes``, ``compacts``: the parts of ``cleanup.policy``; the others are numbers, named as their
+    settings.
 
     ``LogDirectory`` and the broker merge the topic's values with the defaults; ``config.py`` validates them. To let
-    a log act on one more setting, add it here and there."""
+    a log act on one more number, add it here and there."""
 
-    segment_bytes: int = 1 << 30
-    max_message_bytes: int = 1_048_588
     log_append_time: bool = False
-    segment_ms: int = 7 * 24 * 3600 * 1000
     deletes: bool = True
     compacts: bool = False
+    segment_bytes: int = 1 << 30
+    max_message_bytes: int = 1_048_588
+    segment_ms: int = 7 * 24 * 3600 * 1000
     retention_ms: int = 7 * 24 * 3600 * 1000
     retention_bytes: int = -1
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = 2**63 - 1
     delete_retention_ms: int = 24 * 3600 * 1000
-    timestamp_before_ms: int = 2**63 - 1
-    timestamp_after_ms: int = 3600 * 1000
+    message_timestamp_before_max_ms: int = 2**63 - 1
+    message_timestamp_after_max_ms: int = 3600 * 1000
 
     @property
     def roll_ms(self) -> int:
@@ -97,23 +99,16 @@ class LogConfig(NamedTuple):
 
 def log_config(values: Mapping[str, str]) -> LogConfig:
     """What a topic's configuration, as text, says to its logs."""
-    default = LogConfig()
     policies = [policy.strip() for policy in values.get("cleanup.policy", "delete").split(",")]
-    return LogConfig(
-        segment_bytes=int(values.get("segment.bytes", default.segment_bytes)),
-        max_message_bytes=int(values.get("max.message.bytes", default.max_message_bytes)),
-        log_append_time=values.get("message.timestamp.type", "CreateTime") == "LogAppendTime",
-        segment_ms=int(values.get("segment.ms", default.segment_ms)),
+    numbers: dict[str, Any] = {}
+    for field, default in LogConfig._field_defaults.items():
+        text = values.get(field.replace("_", "."))
+        if text is not None:
+            numbers[field] = type(default)(text)
+    return LogConfig(**numbers)._replace(
+        log_append_time=values.get("message.timestamp.type") == "LogAppendTime",
         deletes="delete" in policies,
         compacts="compact" in policies,
-        retention_ms=int(values.get("retention.ms", default.retention_ms)),
-        retention_bytes=int(values.get("retention.bytes", default.retention_bytes)),
-        min_cleanable_dirty_ratio=float(values.get("min.cleanable.dirty.ratio", default.min_cleanable_dirty_ratio)),
-        min_compaction_lag_ms=int(values.get("min.compaction.lag.ms", default.min_compaction_lag_ms)),
-        max_compaction_lag_ms=int(values.get("max.compaction.lag.ms", default.max_compaction_lag_ms)),
-        delete_retention_ms=int(values.get("delete.retention.ms", default.delete_retention_ms)),
-        timestamp_before_ms=int(values.get("message.timestamp.before.max.ms", default.timestamp_before_ms)),
-        timestamp_after_ms=int(values.get("message.timestamp.after.max.ms", default.timestamp_after_ms)),
     )
 
 
@@ -287,7 +282,8 @@ class PartitionLog:
     def _make_files(self) -> None:
         """Make the directory and the file of the only segment, before the first write. A reader makes none: one
         request may name ten thousand partitions, and each would take 1 ms. KafkaStorageError (56)."""
-        make_directory(self.directory)
+        with storage_errors("make the directory", self.directory):
+            make_private_directory(self.directory)
         self._pool.fd(self._segments[-1].path)
         self._has_files = True
         if self._sync:
@@ -433,33 +429,17 @@ class PartitionLog:
             self._unsealed_batches = 0
         return base
 
-    def append_marker(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        committed: bool,
-        coordinator_epoch: int,
-        now_ms: int,
-        *,
-        must_be_newer: bool = False,
-    ) -> int:
+    def append_marker(self, marker: TransactionMarker, now_ms: int) -> int:
         """Append the control batch that ends a producer's transaction in this partition, and return its offset.
 
         Errors: those of :meth:`ProducerStates.check_marker`, KafkaStorageError (56).
         """
-        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, must_be_newer=must_be_newer)
-        marker = ControlMarker(COMMIT if committed else ABORT, coordinator_epoch)
-        data = control_batch(marker, now_ms, producer_id, producer_epoch, 0, 0)
-        appended = self.append(data, now_ms=now_ms, trusted=True)
-        self.producers.end_transaction(
-            producer_id,
-            producer_epoch,
-            appended.base_offset,
-            committed=committed,
-            coordinator_epoch=coordinator_epoch,
-            now_ms=now_ms,
-        )
-        return appended.base_offset
+        self.producers.check_marker(marker)
+        control = ControlMarker(COMMIT if marker.committed else ABORT, marker.coordinator_epoch)
+        data = control_batch(control, now_ms, marker.producer_id, marker.epoch, 0, 0)
+        offset = self.append(data, now_ms=now_ms, trusted=True).base_offset
+        self.producers.end_transaction(marker, offset, now_ms)
+        return offset
 
     def roll(self, now_ms: int) -> None:
         """Begin a new active segment, unless the last one is empty. The old one gets its seal when it is on disk."""
@@ -602,7 +582,7 @@ class PartitionLog:
             paths += [path for path in segment.files if path not in new_paths]
         self._segments[first:after] = new
         self._bases[first:after] = [segment.base_offset for segment in new]
-        renamed = [path + DELETED for path in paths if mark_deleted(path)]
+        renamed = [path + DELETED for path in paths if rename(path, path + DELETED)]
         if self._sync:
             self._unflushed.mark(self.directory)
         self.delete_files(renamed)

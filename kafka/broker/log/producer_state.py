@@ -37,6 +37,9 @@ from kafka.records import BatchHeader, iter_batches
 REMEMBERED_BATCHES = 5
 LAST_SEQUENCE = 2**31 - 1
 EXPIRATION_MS = 24 * 3600 * 1000
+EPOCH_BUMP_SINCE = 2
+"""The transaction version with which every end raises the epoch."""
+
 NO_COORDINATOR = -1
 ABORTED_ROW = "aborted"
 MAX_EXPECTED_FIRST = 10_000
@@ -61,6 +64,16 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class TransactionMarker(NamedTuple):
+    """The end of one transaction. ``version``: the transaction version; from 2 on a marker has an epoch of its own."""
+
+    producer_id: int
+    epoch: int
+    committed: bool
+    coordinator_epoch: int
+    version: int = 0
 
 
 class ProducerEntry:
@@ -136,20 +149,19 @@ class ProducerStates:
         """Forget the aborted transactions whose markers lie below ``offset``."""
         del self.aborted[: bisect_left(self.aborted, offset, key=lambda row: row.last_offset)]
 
-    def check_marker(
-        self, producer_id: int, epoch: int, coordinator_epoch: int, *, must_be_newer: bool = False
-    ) -> None:
-        """Whether a marker may be appended. ``must_be_newer``: with transaction version 2 the marker that ends a
-        transaction has an epoch of its own; one that comes again ends nothing.
+    def check_marker(self, marker: TransactionMarker) -> None:
+        """Whether a marker may be appended. From transaction version 2 on it has an epoch of its own, and one that
+        comes again ends nothing.
 
         Errors: ``InvalidProducerEpochError`` (47), ``TransactionCoordinatorFencedError`` (52).
         """
+        producer_id, epoch, _, coordinator_epoch, version = marker
         entry = self.entries.get(producer_id)
         if entry is None:
             if coordinator_epoch < NO_COORDINATOR:
                 raise TransactionCoordinatorFencedError(f"coordinator epoch {coordinator_epoch} is invalid")
             return
-        is_late = must_be_newer and epoch == entry.epoch and entry.txn_start_offset is not None
+        is_late = version >= EPOCH_BUMP_SINCE and epoch == entry.epoch and entry.txn_start_offset is not None
         if epoch < entry.epoch or is_late:
             raise InvalidProducerEpochError(
                 f"a marker of producer {producer_id} came with epoch {epoch}; it is at {entry.epoch}"
@@ -160,21 +172,19 @@ class ProducerStates:
                 f"the last one had {entry.coordinator_epoch}"
             )
 
-    def end_transaction(
-        self, producer_id: int, epoch: int, offset: int, *, committed: bool, coordinator_epoch: int, now_ms: int
-    ) -> None:
+    def end_transaction(self, marker: TransactionMarker, offset: int, now_ms: int) -> None:
         """Remember a marker that was appended at ``offset``."""
-        entry = self._entry(producer_id, epoch, now_ms)
-        self._expected_first.pop(producer_id, None)
-        entry.coordinator_epoch = max(coordinator_epoch, entry.coordinator_epoch)
+        entry = self._entry(marker.producer_id, marker.epoch, now_ms)
+        self._expected_first.pop(marker.producer_id, None)
+        entry.coordinator_epoch = max(marker.coordinator_epoch, entry.coordinator_epoch)
         first, entry.txn_start_offset = entry.txn_start_offset, None
         if first is None:
             return
         self._open.pop(first, None)
-        if not committed:
+        if not marker.committed:
             stable = self.first_unstable_offset
             self.aborted.append(
-                AbortedTransaction(producer_id, first, offset, offset + 1 if stable is None else stable)
+                AbortedTransaction(marker.producer_id, first, offset, offset + 1 if stable is None else stable)
             )
 
     # -- batches -----------------------------------------------------------------------------------------------------

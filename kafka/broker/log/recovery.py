@@ -9,16 +9,16 @@ whole log at their segment's end, so segments are opened in their order.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator
 from typing import Any
 
-from kafka.broker.log.files import DELETED, FilePool, finish_swaps, remove_file, storage_error
+from kafka.broker.log.files import DELETED, FilePool, finish_swaps, read_number, storage_errors
 from kafka.broker.log.leader_epochs import LeaderEpochs
-from kafka.broker.log.producer_state import ABORTED_ROW, ProducerStates
+from kafka.broker.log.producer_state import ABORTED_ROW, ProducerStates, TransactionMarker
 from kafka.broker.log.segment import ScanResult, Seal, Segment, scan_segment
-from kafka.broker.private_files import open_private
 from kafka.errors import KafkaStorageError
 from kafka.records import ABORT, COMMIT, BatchHeader, decode_control, decode_raw, parse_header
 
@@ -55,46 +55,33 @@ class LogRecovery:
         """The log start offset that was stored by DeleteRecords or retention, or 0."""
         path = os.path.join(self.directory, START_OFFSET_NAME)
         try:
-            with open(path, "rb", opener=open_private) as file:
-                text = file.read()
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise storage_error("read", path, error) from error
-        if not text.endswith(b"\n") or not text.strip().isdigit():
+            with storage_errors("read", path):
+                return read_number(path) or 0
+        except ValueError as error:
             log.warning(
-                "%s: ignoring %s: %r is no log start offset; serving all records in the directory",
-                self.name,
-                path,
-                text,
-            )
+                "%s: ignoring %s: %s is no log start offset; serving all records in the directory",
+                self.name, path, error,
+            )  # fmt: skip
             return 0
-        return int(text)
 
     def finish_interrupted_swaps(self) -> list[str]:
         """Finish the segment swaps that a crash interrupted; the paths of files to delete."""
-        try:
+        with storage_errors("read the directory", self.directory):
             finish_swaps(self.directory, os.listdir(self.directory))
             names = os.listdir(self.directory)
-        except OSError as error:
-            raise storage_error("read the directory", self.directory, error) from error
         return [os.path.join(self.directory, name) for name in names if name.endswith(DELETED)]
 
     def segments(self) -> Iterator[Segment]:
         """Oldest first."""
-        try:
+        with storage_errors("read the directory", self.directory):
             names = sorted(name for name in os.listdir(self.directory) if name.endswith(".log"))
-        except OSError as error:
-            raise storage_error("read the directory", self.directory, error) from error
         for name in names:
             path = os.path.join(self.directory, name)
             stem = name[: -len(".log")]
             if not stem.isdigit():
                 raise KafkaStorageError(f"unexpected file {path}: a segment is named by its base offset")
-            try:
+            with storage_errors("read", path):
                 segment = self._load(path, int(stem), is_last=name == names[-1])
-            except OSError as error:
-                raise storage_error("read", path, error) from error
             yield segment
 
     def _load(self, path: str, base_offset: int, *, is_last: bool) -> Segment:
@@ -104,7 +91,8 @@ class LogRecovery:
         segment = Segment(self._pool, path, base_offset, self._now_ms, int(status.st_mtime * 1000))
         state = segment.load_seal(size)
         if state is None or not self._restore(state, segment):
-            remove_file(segment.seal_path)
+            with storage_errors("delete", segment.seal_path), contextlib.suppress(FileNotFoundError):
+                os.unlink(segment.seal_path)
             segment.discard_seal()
         if segment.size == size:
             return segment
@@ -168,16 +156,12 @@ class LogRecovery:
         """End the producer's transaction with a control batch found by the scan."""
         found = parse_header(data)
         for record in decode_raw(data, found) if found is not None else ():
-            marker = decode_control(record[2], record[3])
-            if marker.kind in (ABORT, COMMIT):
-                self._producers.end_transaction(
-                    header.producer_id,
-                    header.producer_epoch,
-                    record[0],
-                    committed=marker.kind == COMMIT,
-                    coordinator_epoch=marker.coordinator_epoch,
-                    now_ms=max(0, header.max_timestamp),
+            control = decode_control(record[2], record[3])
+            if control.kind in (ABORT, COMMIT):
+                marker = TransactionMarker(
+                    header.producer_id, header.producer_epoch, control.kind == COMMIT, control.coordinator_epoch
                 )
+                self._producers.end_transaction(marker, record[0], max(0, header.max_timestamp))
 
 
 def seal_state(producers: ProducerStates, epochs: LeaderEpochs, segment: Segment) -> dict[str, Any]:

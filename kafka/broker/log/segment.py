@@ -37,7 +37,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from kafka.broker.log.files import FilePool, is_out_of_descriptors, replace_file, storage_error
+from kafka.broker.log.files import FilePool, is_out_of_descriptors, replace_file, storage_error, storage_errors
 from kafka.broker.private_files import open_private
 from kafka.broker.time_slices import TimeSliceBudget, read_batch
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
@@ -263,6 +263,21 @@ class Seal(NamedTuple):
     data: bytes
 
 
+class SealHeader(NamedTuple):
+    """The fields at the beginning of a seal, in their order."""
+
+    magic: bytes
+    crc: int
+    size: int
+    next_offset: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    boot: bytes
+    state_bytes: int
+    index_bytes: int
+    index_crc: int
+
+
 def batch_bounds(data: bytes | memoryview) -> list[tuple[int, int]]:
     """Base and last offset of each whole batch in bytes that :meth:`PartitionLog.read` returned."""
     return [(base, last) for base, last, _ in batch_positions(data)]
@@ -282,17 +297,25 @@ def batch_positions(data: bytes | memoryview) -> list[tuple[int, int, int]]:
     return found
 
 
-def read_seal_state(path: str) -> dict[str, Any] | None:
-    """The state stored in a seal, or None when it cannot be read."""
+def read_seal(path: str) -> tuple[SealHeader, dict[str, Any]] | None:
+    """A seal's fields and state, without the index; None when it is missing or damaged. OutOfDescriptorsError: it may
+    be valid."""
     try:
         with open(path, "rb", opener=open_private) as file:
             data = file.read(_SEAL.size)
-            magic, crc, *_, state_bytes, _, _ = _SEAL.unpack(data)
-            text = file.read(state_bytes)
-        state = json.loads(text) if magic == _SEAL_MAGIC else None
-    except (OSError, ValueError, struct.error):
+            header = SealHeader(*_SEAL.unpack(data))
+            text = file.read(header.state_bytes)
+            is_whole = os.fstat(file.fileno()).st_size == _SEAL.size + header.state_bytes + header.index_bytes
+        if header.magic != _SEAL_MAGIC or zlib.crc32(text, zlib.crc32(data[_CRC_FROM:])) != header.crc or not is_whole:
+            return None
+        state = json.loads(text)
+    except OSError as error:
+        if is_out_of_descriptors(error):
+            raise storage_error("read", path, error) from error
         return None
-    return state if isinstance(state, dict) and zlib.crc32(text, zlib.crc32(data[_CRC_FROM:])) == crc else None
+    except (ValueError, struct.error):
+        return None
+    return (header, state) if isinstance(state, dict) else None
 
 
 class Segment:
@@ -507,28 +530,16 @@ class Segment:
     def load_seal(self, size: int) -> dict[str, Any] | None:
         """Load the seal and return the state in it; None when it is missing or cannot be trusted. The file of ``size``
         bytes may be longer than what the seal describes."""
-        try:
-            with open(self.seal_path, "rb", opener=open_private) as file:
-                data = file.read(_SEAL.size)
-                magic, crc, sealed_size, next_offset, timestamp, timestamp_offset, boot, *sizes = _SEAL.unpack(data)
-                state_bytes, index_bytes, _ = sizes
-                text = file.read(state_bytes)
-                is_whole = os.fstat(file.fileno()).st_size == _SEAL.size + state_bytes + index_bytes
-            if magic != _SEAL_MAGIC or zlib.crc32(text, zlib.crc32(data[_CRC_FROM:])) != crc or not is_whole:
-                return None
-            if sealed_size > size or (boot != _ON_DISK and boot != boot_id()):
-                return None
-            state = json.loads(text)
-            if not isinstance(state, dict):
-                return None
-        except (OSError, ValueError, struct.error) as error:
-            if isinstance(error, OSError) and is_out_of_descriptors(error):
-                raise storage_error("read", self.seal_path, error) from error  # the seal may be valid
+        found = read_seal(self.seal_path)
+        if found is None:
             return None
-        self.size = self.sealed_size = sealed_size
-        self.next_offset = next_offset
-        self.max_timestamp = timestamp
-        self.max_timestamp_offset = timestamp_offset
+        header, state = found
+        if header.size > size or header.boot not in (_ON_DISK, boot_id()):
+            return None
+        self.size = self.sealed_size = header.size
+        self.next_offset = header.next_offset
+        self.max_timestamp = header.max_timestamp
+        self.max_timestamp_offset = header.max_timestamp_offset
         self._index = None
         return state
 
@@ -537,9 +548,9 @@ class Segment:
         try:
             with open(self.seal_path, "rb", opener=open_private) as file:
                 data = file.read()
-            *_, state_bytes, index_bytes, crc = _SEAL.unpack_from(data)
-            part = data[_SEAL.size + state_bytes : _SEAL.size + state_bytes + index_bytes]
-            if zlib.crc32(part) == crc:
+            header = SealHeader(*_SEAL.unpack_from(data))
+            part = data[_SEAL.size + header.state_bytes :][: header.index_bytes]
+            if zlib.crc32(part) == header.index_crc:
                 return SparseIndex.from_bytes(part)
             log.warning("the index in %s is corrupt: rebuilding it from the segment", self.seal_path)
         except (OSError, ValueError, struct.error) as error:
@@ -552,10 +563,8 @@ class Segment:
             index.add(header.base_offset, header.start, greatest, force=after_corruption)
             greatest = max(greatest, header.max_timestamp)
 
-        try:
+        with storage_errors("read", self.path):
             self.corrupt_ranges = scan_segment(self.path, self.base_offset, on_batch).corrupt_ranges
-        except OSError as error:
-            raise storage_error("read", self.path, error) from error
         return index
 
     def set_corruption(self, corrupt_ranges: tuple[CorruptRange, ...], torn_bytes: int) -> None:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.log import LogDirectory, PartitionLog, Topic
+from kafka.broker.log import LogDirectory, PartitionLog, Topic, TransactionMarker
 from kafka.broker.state.records import (
     TRANSACTION_KEYS,
     TransactionLogKey,
@@ -35,7 +35,7 @@ from kafka.broker.state.records import (
     encode_value,
 )
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, StateTopic, StateTopics
-from kafka.broker.transactions.markers import MarkerWriter, TransactionMarker
+from kafka.broker.transactions.markers import MarkerWriter
 from kafka.broker.transactions.transaction_metadata import (
     AT_REST,
     COMPLETE_COMMIT,

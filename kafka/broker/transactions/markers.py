@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from kafka.broker.log import LogDirectory, PartitionLog
+from kafka.broker.log import LogDirectory, PartitionLog, TransactionMarker
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
-from kafka.broker.transactions.transaction_metadata import EPOCH_BUMP_SINCE
 from kafka.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError, UnknownTopicOrPartitionError
 from kafka.structs import TopicPartition
 
@@ -20,16 +19,6 @@ if TYPE_CHECKING:
     from kafka.broker.offset_store import OffsetStore
 
 log = logging.getLogger(__name__)
-
-
-class TransactionMarker(NamedTuple):
-    """The end of one transaction. ``version``: the transaction version; from 2 on a marker has an epoch of its own."""
-
-    producer_id: int
-    epoch: int
-    committed: bool
-    coordinator_epoch: int
-    version: int
 
 
 class MarkerWriter:
@@ -55,14 +44,7 @@ class MarkerWriter:
         (52), KafkaStorageError (56).
         """
         found = self._log(partition)
-        found.append_marker(
-            marker.producer_id,
-            marker.epoch,
-            marker.committed,
-            marker.coordinator_epoch,
-            self._epoch_ms(),
-            must_be_newer=marker.version >= EPOCH_BUMP_SINCE,
-        )
+        found.append_marker(marker, self._epoch_ms())
         if partition.topic == CONSUMER_OFFSETS:
             self._offsets.complete(marker.producer_id, marker.committed, [partition.partition])
         self._on_append(found)

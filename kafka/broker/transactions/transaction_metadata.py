@@ -36,6 +36,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from kafka.broker.log.producer_state import EPOCH_BUMP_SINCE
 from kafka.errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
@@ -63,14 +64,9 @@ class CoordinatorTransactionState(enum.IntEnum):
         return self.name.title().replace("_", "")
 
 
-EMPTY: Final = CoordinatorTransactionState.EMPTY
-ONGOING: Final = CoordinatorTransactionState.ONGOING
-PREPARE_COMMIT: Final = CoordinatorTransactionState.PREPARE_COMMIT
-PREPARE_ABORT: Final = CoordinatorTransactionState.PREPARE_ABORT
-COMPLETE_COMMIT: Final = CoordinatorTransactionState.COMPLETE_COMMIT
-COMPLETE_ABORT: Final = CoordinatorTransactionState.COMPLETE_ABORT
-DEAD: Final = CoordinatorTransactionState.DEAD
-PREPARE_EPOCH_FENCE: Final = CoordinatorTransactionState.PREPARE_EPOCH_FENCE
+(
+    EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT, DEAD, PREPARE_EPOCH_FENCE,
+) = CoordinatorTransactionState  # fmt: skip
 
 STEPS: Final[Mapping[CoordinatorTransactionState, frozenset[CoordinatorTransactionState]]] = {
     EMPTY: frozenset({EMPTY, ONGOING, PREPARE_ABORT, DEAD}),
@@ -103,9 +99,6 @@ NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
 LAST_GIVEN_EPOCH: Final = MAX_EPOCH - 1
 """No producer gets a higher one: there is always one left to fence it with."""
-
-EPOCH_BUMP_SINCE: Final = 2
-"""The transaction version with which every end raises the epoch."""
 
 Producer = tuple[int, int]
 """Producer id and epoch."""

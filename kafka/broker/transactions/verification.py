@@ -20,7 +20,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka.broker.log import PartitionLog
-from kafka.broker.transactions.transaction_metadata import EPOCH_BUMP_SINCE, Producer
+from kafka.broker.log.producer_state import EPOCH_BUMP_SINCE
+from kafka.broker.transactions.transaction_metadata import Producer
 from kafka.errors import (
     BrokerResponseError,
     ConcurrentTransactionsError,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.log import PartitionLog
+from kafka.broker.log import PartitionLog, TransactionMarker
 from kafka.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.offsets import OffsetForLeaderEpochRequest
@@ -181,7 +181,7 @@ def test_aborted_transactions_are_listed_and_their_end_wakes_a_reader(hand: Hand
     request.isolation_level = 1
     waiting = hand.send(request, 12)
     assert not waiting.done
-    log.append_marker(7, 0, False, 0, hand.epoch_ms)
+    log.append_marker(TransactionMarker(7, 0, False, 0), hand.epoch_ms)
     hand.broker.appended(log)
     hand.tick()
     (partition,) = fetched(hand.answer(request, waiting, 12))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka.broker.log import FilePool, LogConfig, PartitionLog, cleaner, files
+from kafka.broker.log import FilePool, LogConfig, PartitionLog, TransactionMarker, cleaner, files
 from kafka.broker.log.cleaner import (
     ENTRY_BYTES,
     CleaningFailedError,
@@ -181,8 +181,8 @@ def test_what_was_aborted_goes_and_its_marker_later(tmp_path: Path, pool: FilePo
     append(log, batch((b"a", b"1")), roll=False)
     append(log, transaction((b"a", b"aborted"), producer=(1, 0, 0)), roll=False)
     append(log, transaction((b"b", b"kept"), producer=(2, 0, 0)), roll=False)
-    log.append_marker(1, 0, False, 0, 1000)
-    log.append_marker(2, 0, True, 0, 1000)
+    log.append_marker(TransactionMarker(1, 0, False, 0), 1000)
+    log.append_marker(TransactionMarker(2, 0, True, 0), 1000)
     log.roll(1000)
     append(log, batch((b"z", b"1")))
     compact(log, now_ms=1000)
@@ -197,7 +197,7 @@ def test_markers_go_in_two_steps_when_their_transactions_have_no_batch_left(tmp_
     log = open_log(tmp_path / "t", pool, segment_bytes=600)
     for sequence, (value, is_committed) in enumerate([(b"1", True), (b"2", True), (b"x", False), (b"3", True)]):
         append(log, transaction((b"a", value), producer=(7, 0, sequence)))
-        log.append_marker(7, 0, is_committed, 0, 1000)
+        log.append_marker(TransactionMarker(7, 0, is_committed, 0), 1000)
         log.roll(1000)
     seen = []
     for now_ms in (1000, 1001, 1001 + HOUR_MS - 1, 1001 + HOUR_MS):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.log import FilePool, PartitionLog
+from kafka.broker.log import FilePool, PartitionLog, TransactionMarker
 from kafka.broker.log.cleaner import ENTRY_BYTES, CleaningPass, plan_cleaning
 from kafka.errors import UnsupportedCodecError
 from kafka.records import BatchHeader, RecordBatchBuilder, iter_batches
@@ -38,7 +38,7 @@ def test_a_transaction_whose_codec_is_missing_keeps_its_marker(
     builder = RecordBatchBuilder(1 << 30, 1)
     builder.append(1000, b"a", b"1")
     append(log, builder.build(7, 0, 0, transactional=True), roll=False)
-    log.append_marker(7, 0, True, 0, 1000)
+    log.append_marker(TransactionMarker(7, 0, True, 0), 1000)
     log.roll(1000)
     without_codecs(monkeypatch)
     for now_ms in (1000, 1001, 1001 + HOUR_MS):

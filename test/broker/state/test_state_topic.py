@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.broker.broker import Broker
+from kafka.broker.log import TransactionMarker
 from kafka.broker.log.files import FilePool
 from kafka.broker.state import state_topic
 from kafka.broker.state.state_topic import (
@@ -49,7 +50,7 @@ def test_what_was_appended_comes_back_in_order_with_its_transactions(hand: HandB
     topic = hand.broker.state.topic(CONSUMER_OFFSETS)
     topic.append(3, [(K + b"a", b"1"), (K + b"b", None)])
     topic.append(3, [(K + b"c", b"2")], producer=(7, 1))
-    topic.log(3).append_marker(7, 1, True, 0, hand.epoch_ms)
+    topic.log(3).append_marker(TransactionMarker(7, 1, True, 0), hand.epoch_ms)
     topic.append(1, [(K + b"d", b"3")])
     expected = [
         (1, K + b"d", b"3", None),
