@@ -19,12 +19,12 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.state.records import (
-    GROUP_KEYS,
     OffsetCommitKey,
     OffsetCommitValue,
-    decode_value,
+    Producer,
     encode_key,
     encode_value,
+    read_records,
 )
 from kafka.broker.state.state_topic import StateTopic
 from kafka.errors import KafkaStorageError
@@ -35,8 +35,6 @@ log = logging.getLogger(__name__)
 
 _VALUE_VERSION: Final = 4
 _EXPIRING_VALUE_VERSION: Final = 1
-_KIND: Final = OffsetCommitKey.api_key.to_bytes(2, "big")
-NEVER: Final = None
 
 
 class CommittedOffset(NamedTuple):
@@ -77,7 +75,7 @@ class OffsetStore:
         self._groups: dict[str, Offsets] = {}
         self._pending: dict[int, dict[int, _Pending]] = {}
         self._check_at: float | None = None
-        topic.replay(self._on_record, self._on_marker)
+        read_records(topic.replay(), {OffsetCommitKey: (OffsetCommitValue, self._on_record)}, self._on_marker)
         topic.add_deletion_listener(self._forget_all)
         self._forget_deleted_topics()
 
@@ -136,11 +134,7 @@ class OffsetStore:
             return
         named = self._named(offsets)
         home = self._topic.partition_of(group_id)
-        self._topic.append(
-            home,
-            _records(group_id, named),
-            producer=(producer_id, producer_epoch),
-        )
+        self._topic.append(home, _records(group_id, named), producer=(producer_id, producer_epoch))
         pending = self._pending.setdefault(home, {}).setdefault(producer_id, {})
         pending.update({(group_id, where): what for where, what in named.items()})
 
@@ -286,17 +280,14 @@ class OffsetStore:
                 )
                 self._drop(self._topic.partition_of(group_id), group_id, places)
 
-    def _on_record(self, home: int, key: bytes, value: bytes | None, producer: tuple[int, int] | None) -> None:
+    def _on_record(
+        self, home: int, name: OffsetCommitKey, found: OffsetCommitValue | None, producer: Producer | None
+    ) -> None:
         """Apply a replayed record: an offset, pending if it is part of a transaction, or its deletion."""
-        if not key.startswith(_KIND):
-            return
-        name = GROUP_KEYS.decode(key)
-        assert isinstance(name, OffsetCommitKey)
         where = TopicPartition(name.topic, name.partition)
-        if value is None:
+        if found is None:
             self._drop(home, name.group, [where])
             return
-        found = decode_value(OffsetCommitValue, value)
         what = CommittedOffset(
             found.offset,
             found.leader_epoch,

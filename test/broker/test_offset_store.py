@@ -10,6 +10,7 @@ import pytest
 
 from kafka.broker.broker import Broker
 from kafka.broker.offset_store import CommittedOffset, OffsetStore
+from kafka.broker.state.records import StateEvent
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
 from kafka.errors import KafkaStorageError
 from kafka.structs import TopicPartition
@@ -32,12 +33,12 @@ class Topic(MemoryJournal):
         super().append(partition, records)
         self.log += [(key, value, producer) for key, value in records]
 
-    def replay(self, on_record, on_marker):  # type: ignore[no-untyped-def]
+    def replay(self):  # type: ignore[no-untyped-def]
         for entry in list(self.log):
             if len(entry) == 2:
-                on_marker(0, entry[0], 0, entry[1])
+                yield 0, StateEvent(None, None, (entry[0], 0), entry[1])
             else:
-                on_record(0, *entry)
+                yield 0, StateEvent(*entry)
 
     def open(self) -> OffsetStore:
         """The store after a restart."""

@@ -699,7 +699,7 @@ def test_an_internal_topic_is_made_by_asking_for_it_and_is_not_for_clients(raw: 
 def test_a_commit_is_a_record_that_a_consumer_of_the_internal_topic_can_read(
     raw: RawClient, new_topic: Callable[..., str], unique: Callable[[str], str]
 ) -> None:
-    from kafka.broker.state.records import GROUP_KEYS, OffsetCommitKey, OffsetCommitValue, decode_value
+    from kafka.broker.state.records import KeyDecoder, OffsetCommitKey, OffsetCommitValue, decode_value
     from kafka.broker.state.state_topic import partition_of
     from kafka.protocol.fetch import FetchRequest
     from kafka.records import decode_raw, iter_batches
@@ -731,7 +731,7 @@ def test_a_commit_is_a_record_that_a_consumer_of_the_internal_topic_can_read(
         for record in decode_raw(data, header)
         if record[2]
         and record[3]
-        and GROUP_KEYS.decode(record[2]) == OffsetCommitKey(group=group, topic=topic, partition=0)
+        and KeyDecoder([OffsetCommitKey]).decode(record[2]) == OffsetCommitKey(group=group, topic=topic, partition=0)
     ]
     version, value = read[-1]
     described = raw.ask(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]), 12).topics[0]

@@ -44,18 +44,17 @@ from kafka.broker.groups.migration import (
     upgraded,
 )
 from kafka.broker.groups.records import (
-    LoadedGroups,
-    RecordEntry,
     changes,
     classic_entry,
     classic_key,
-    has_members,
     load_classic,
+    load_groups,
     tombstones,
 )
 from kafka.broker.groups.regex import check_regex
 from kafka.broker.groups.timers import GroupTimeout, GroupTimers
 from kafka.broker.offset_store import CommittedOffset
+from kafka.broker.state.records import RecordEntry
 from kafka.broker.topics import TopicIdPartition
 from kafka.errors import (
     BrokerResponseError,
@@ -161,14 +160,14 @@ class GroupCoordinator:
     # -- on the disk -------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        loaded = LoadedGroups(self._state_topic.replay)
+        classic_records, states = load_groups(self._state_topic.replay())
         now = self._now()
-        for group_id, data in loaded.classic.items():
-            state = ClassicState.STABLE if has_members(data) else ClassicState.EMPTY
+        for group_id, value in classic_records.items():
+            state = ClassicState.STABLE if value.members else ClassicState.EMPTY
             classic = self.groups[group_id] = self._new_classic(group_id, state)
-            load_classic(classic, data)
+            load_classic(classic, value)
             classic.resume(now)
-        for group_id, durable in loaded.consumer.items():
+        for group_id, durable in states.items():
             if group_id not in self.groups:
                 group = self.groups[group_id] = self._new_consumer(group_id, durable)
                 group.resume(now)

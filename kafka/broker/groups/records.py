@@ -28,32 +28,30 @@ from kafka.broker.groups.consumer_group import (
     PartitionEpochs,
     ResolvedRegex,
 )
+from kafka.broker.state.records import ConsumerGroupCurrentMemberAssignmentKey as CurrentKey
+from kafka.broker.state.records import ConsumerGroupCurrentMemberAssignmentValue as CurrentValue
+from kafka.broker.state.records import ConsumerGroupMemberMetadataKey as MemberKey
+from kafka.broker.state.records import ConsumerGroupMemberMetadataValue as MemberValue
+from kafka.broker.state.records import ConsumerGroupMetadataKey as EpochKey
+from kafka.broker.state.records import ConsumerGroupMetadataValue as EpochValue
 from kafka.broker.state.records import (
-    GROUP_KEYS,
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
     GroupMetadataKey,
     GroupMetadataValue,
-    decode_value,
+    RecordEntry,
+    StateEvent,
     encode_key,
     encode_value,
+    read_records,
 )
+from kafka.broker.state.records import ConsumerGroupRegularExpressionKey as RegexKey
+from kafka.broker.state.records import ConsumerGroupRegularExpressionValue as RegexValue
+from kafka.broker.state.records import ConsumerGroupTargetAssignmentMemberKey as TargetKey
+from kafka.broker.state.records import ConsumerGroupTargetAssignmentMemberValue as TargetValue
+from kafka.broker.state.records import ConsumerGroupTargetAssignmentMetadataKey as TargetEpochKey
+from kafka.broker.state.records import ConsumerGroupTargetAssignmentMetadataValue as TargetEpochValue
 from kafka.broker.topics import TopicIdPartition, by_topic
 from kafka.wire.message import Message
-
-RecordEntry = tuple[bytes, "bytes | None"]
-"""A record's key and value; None: a tombstone."""
 
 CLASSIC_VERSION: Final = 3
 """Of GroupMetadata's values, as Apache Kafka 4.3.0 writes them (measured)."""
@@ -88,9 +86,8 @@ def classic_key(group_id: str) -> bytes:
     return encode_key(GroupMetadataKey(group=group_id))
 
 
-def load_classic(group: ClassicGroup, data: bytes) -> None:
+def load_classic(group: ClassicGroup, value: GroupMetadataValue) -> None:
     """Fill a new group from its record."""
-    value = decode_value(GroupMetadataValue, data)
     for one in value.members:
         group.add_member(
             ClassicMember(
@@ -110,53 +107,36 @@ def load_classic(group: ClassicGroup, data: bytes) -> None:
     )
 
 
-def has_members(data: bytes) -> bool:
-    """Whether a classic group's record has any."""
-    return bool(decode_value(GroupMetadataValue, data).members)
-
-
-_KEYS: Final[tuple[type[Message], ...]] = (
-    GroupMetadataKey,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupRegularExpressionKey,
-)
-_KINDS: Final = frozenset(key.api_key.to_bytes(2, "big") for key in _KEYS)
-
-Replay = Callable[[Callable[[int, bytes, "bytes | None", Any], None], Callable[[int, int, int, bool], None]], None]
-
-
-class LoadedGroups:
+def load_groups(
+    events: Iterable[tuple[int, StateEvent]],
+) -> tuple[dict[str, GroupMetadataValue], dict[str, DurableGroupState]]:
     """Classic groups' last records, and the states of consumer groups, by group id."""
+    classic: dict[str, GroupMetadataValue] = {}
+    builders: dict[str, DurableGroupStateBuilder] = {}
 
-    def __init__(self, replay: Replay) -> None:
-        self.classic: dict[str, bytes] = {}
-        self._builders: dict[str, DurableGroupStateBuilder] = {}
-        replay(self._on_record, lambda *_marker: None)
-
-    @property
-    def consumer(self) -> dict[str, DurableGroupState]:
-        return {group_id: builder.state() for group_id, builder in self._builders.items() if builder.is_there}
-
-    def _on_record(self, _partition: int, key: bytes, value: bytes | None, _producer: Any) -> None:
-        if key[:2] not in _KINDS:
-            return
-        decoded: Any = GROUP_KEYS.decode(key)
-        if isinstance(decoded, GroupMetadataKey):
-            if value is None:
-                self.classic.pop(decoded.group, None)
-            else:
-                self.classic[decoded.group] = value
+    def on_classic(_partition: int, key: GroupMetadataKey, value: GroupMetadataValue | None, _producer: object) -> None:
+        if value is None:
+            classic.pop(key.group, None)
         else:
-            self._builders.setdefault(decoded.group_id, DurableGroupStateBuilder()).feed(decoded, value)
+            classic[key.group] = value
+
+    def on_consumer(_partition: int, key: Any, value: Any, _producer: object) -> None:
+        builders.setdefault(key.group_id, DurableGroupStateBuilder()).feed(key, value)
+
+    readers = {key: (value, on_consumer) for key, value in CONSUMER_RECORDS.items()}
+    read_records(events, {GroupMetadataKey: (GroupMetadataValue, on_classic), **readers})
+    return classic, {group_id: builder.state() for group_id, builder in builders.items() if builder.is_there}
 
 
-_Member = ConsumerGroupMemberMetadataValue
-_Current = ConsumerGroupCurrentMemberAssignmentValue
-_Target = ConsumerGroupTargetAssignmentMemberValue
+CONSUMER_RECORDS: Final[Mapping[type[Message], type[Message]]] = {
+    EpochKey: EpochValue,
+    MemberKey: MemberValue,
+    TargetEpochKey: TargetEpochValue,
+    TargetKey: TargetValue,
+    CurrentKey: CurrentValue,
+    RegexKey: RegexValue,
+}
+"""The records of a consumer group: key -> value."""
 
 _KNOWN_STATES: Final = {int(state) for state in ConsumerMemberState}
 
@@ -167,132 +147,112 @@ def changes(group_id: str, old: DurableGroupState, new: DurableGroupState) -> li
     found: list[RecordEntry] = []
     if old is new:
         return found
+
+    def add(kind: Callable[..., Message], value: Message | None = None, **name: str) -> None:
+        found.append(_entry(group_id, kind, value, **name))
+
     gone: list[str] = []
     others: list[ConsumerMember] = []
     if old.members is not new.members:
         gone = [member_id for member_id in old.members if member_id not in new.members]
         others = [one for one in new.members.values() if old.members.get(one.member_id) is not one]
-    found += [(_current_key(group_id, one), None) for one in gone]
-    found += [(_target_key(group_id, one), None) for one in gone if one in old.target]
-    found += [(_member_key(group_id, one), None) for one in gone]
+    for one in gone:
+        add(CurrentKey, member_id=one)
+    for one in gone:
+        if one in old.target:
+            add(TargetKey, member_id=one)
+    for one in gone:
+        add(MemberKey, member_id=one)
     for member in others:
         was = old.members.get(member.member_id)
         if was is None or _metadata_fields(was) != _metadata_fields(member):
-            found.append((_member_key(group_id, member.member_id), encode_value(_member_value(member), 0)))
+            add(MemberKey, _member_value(member), member_id=member.member_id)
     for text, resolved in new.regexes.items():
         if old.regexes.get(text) != resolved:
-            found.append((_regex_key(group_id, text), encode_value(_regex_value(resolved), 0)))
-    found += [(_regex_key(group_id, text), None) for text in old.regexes if text not in new.regexes]
+            value = RegexValue(topics=sorted(resolved.topics), version=0, timestamp=resolved.at_ms)
+            add(RegexKey, value, regular_expression=text)
+    for text in old.regexes:
+        if text not in new.regexes:
+            add(RegexKey, regular_expression=text)
     if (old.epoch, old.metadata_hash) != (new.epoch, new.metadata_hash):
-        value = ConsumerGroupMetadataValue(epoch=new.epoch, metadata_hash=new.metadata_hash)
-        found.append((_group_key(group_id), encode_value(value, 0)))
+        add(EpochKey, EpochValue(epoch=new.epoch, metadata_hash=new.metadata_hash))
     for member_id, target in new.target.items() if old.target is not new.target else ():
         if member_id in new.members and old.target.get(member_id, frozenset()) != target:
-            found.append((_target_key(group_id, member_id), encode_value(_target_value(target), 0)))
+            add(TargetKey, _target_value(target), member_id=member_id)
     if (old.assignment_epoch, old.assigned_at_ms) != (new.assignment_epoch, new.assigned_at_ms):
-        metadata = ConsumerGroupTargetAssignmentMetadataValue(
-            assignment_epoch=new.assignment_epoch, assignment_timestamp=new.assigned_at_ms
+        add(
+            TargetEpochKey,
+            TargetEpochValue(assignment_epoch=new.assignment_epoch, assignment_timestamp=new.assigned_at_ms),
         )
-        found.append((_target_epoch_key(group_id), encode_value(metadata, 0)))
     # Members that release partitions before those that get them: read in this order, no partition has two owners.
     changed = [one for one in others if _assignment_fields(old.members.get(one.member_id)) != _assignment_fields(one)]
     changed.sort(key=lambda one: len(one.holds().difference(_holds(old.members.get(one.member_id)))))
-    found += [(_current_key(group_id, one.member_id), encode_value(_current_value(one), 0)) for one in changed]
+    for member in changed:
+        add(CurrentKey, _current_value(member), member_id=member.member_id)
     return found
 
 
 def tombstones(group_id: str, old: DurableGroupState) -> list[RecordEntry]:
     """The tombstones of a deleted group, in Kafka's order."""
-    keys = [_current_key(group_id, one) for one in old.members]
-    keys += [_target_key(group_id, one) for one in old.members]
-    keys.append(_target_epoch_key(group_id))
-    keys += [_member_key(group_id, one) for one in old.members]
-    keys += [_regex_key(group_id, text) for text in old.regexes]
-    keys.append(encode_key(ConsumerGroupPartitionMetadataKey(group_id=group_id)))
-    keys.append(_group_key(group_id))
-    return [(key, None) for key in keys]
+    return [
+        *(_entry(group_id, CurrentKey, member_id=one) for one in old.members),
+        *(_entry(group_id, TargetKey, member_id=one) for one in old.members),
+        _entry(group_id, TargetEpochKey),
+        *(_entry(group_id, MemberKey, member_id=one) for one in old.members),
+        *(_entry(group_id, RegexKey, regular_expression=text) for text in old.regexes),
+        _entry(group_id, ConsumerGroupPartitionMetadataKey),
+        _entry(group_id, EpochKey),
+    ]
+
+
+def _entry(group_id: str, kind: Callable[..., Message], value: Message | None = None, **name: str) -> RecordEntry:
+    """A consumer group's record; without a value, a tombstone."""
+    return encode_key(kind(group_id=group_id, **name)), None if value is None else encode_value(value, 0)
 
 
 class DurableGroupStateBuilder:
     """A group's state from records, fed in their order."""
 
     def __init__(self) -> None:
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assigned_at_ms = 0
-        self.members: dict[str, ConsumerMember] = {}
-        self.current: dict[str, bytes] = {}
-        self.target: dict[str, frozenset[TopicIdPartition]] = {}
-        self.regexes: dict[str, ResolvedRegex] = {}
         self.is_there = False
+        self._epoch: EpochValue | None = None
+        self._target_epoch: TargetEpochValue | None = None
+        # The records of each other kind, by member id or regular expression.
+        self._named: dict[type[Message], dict[str, Any]] = {
+            kind: {} for kind in (MemberKey, TargetKey, CurrentKey, RegexKey)
+        }
 
-    def feed(self, key: Any, value: bytes | None) -> None:
-        """One record. ``key``: decoded."""
-        if isinstance(key, ConsumerGroupMemberMetadataKey):
-            self._member(key.member_id, value)
-        elif isinstance(key, ConsumerGroupMetadataKey):
-            self._group(value)
-        elif isinstance(key, ConsumerGroupTargetAssignmentMetadataKey):
-            found = decode_value(ConsumerGroupTargetAssignmentMetadataValue, value) if value is not None else None
-            self.assignment_epoch = found.assignment_epoch if found is not None else FIRST_EPOCH
-            self.assigned_at_ms = found.assignment_timestamp if found is not None else 0
-        elif isinstance(key, ConsumerGroupTargetAssignmentMemberKey):
-            if value is None:
-                self.target.pop(key.member_id, None)
-            else:
-                self.target[key.member_id] = frozenset(
-                    (one.topic_id, number)
-                    for one in decode_value(_Target, value).topic_partitions
-                    for number in one.partitions
-                )
-        elif isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
-            if value is None:
-                self.current.pop(key.member_id, None)
-            else:
-                self.current[key.member_id] = value
-        elif isinstance(key, ConsumerGroupRegularExpressionKey):
-            self._regex(key.regular_expression, value)
-
-    def _member(self, member_id: str, value: bytes | None) -> None:
-        if value is None:
-            self.members.pop(member_id, None)
-            return
-        self.is_there = True
-        self.members.pop(member_id, None)
-        self.members[member_id] = _member_of(member_id, decode_value(_Member, value))
-
-    def _group(self, value: bytes | None) -> None:
-        self.is_there = value is not None
-        if value is None:
-            self.epoch, self.metadata_hash = FIRST_EPOCH, 0
+    def feed(self, key: Any, value: Any) -> None:
+        """One record, decoded; a tombstone's ``value`` is None."""
+        if isinstance(key, EpochKey):
+            self._epoch = value
+            self.is_there = value is not None
+        elif isinstance(key, TargetEpochKey):
+            self._target_epoch = value
         else:
-            found = decode_value(ConsumerGroupMetadataValue, value)
-            self.epoch, self.metadata_hash = found.epoch, found.metadata_hash
-
-    def _regex(self, text: str, value: bytes | None) -> None:
-        if value is None:
-            self.regexes.pop(text, None)
-        else:
-            found = decode_value(ConsumerGroupRegularExpressionValue, value)
-            self.regexes[text] = ResolvedRegex(frozenset(found.topics), found.timestamp)
+            name = key.regular_expression if isinstance(key, RegexKey) else key.member_id
+            named = self._named[type(key)]
+            named.pop(name, None)  # its last record says where it is in their order
+            if value is not None:
+                named[name] = value
+                self.is_there = self.is_there or isinstance(key, MemberKey)
 
     def state(self) -> DurableGroupState:
         """What the records say."""
-        members = {
-            member_id: _with_current(member, decode_value(_Current, self.current[member_id]))
-            if member_id in self.current
-            else member
-            for member_id, member in self.members.items()
-        }
+        epoch = self._epoch or EpochValue(epoch=FIRST_EPOCH)
+        target_epoch = self._target_epoch or TargetEpochValue(assignment_epoch=FIRST_EPOCH)
+        current = self._named[CurrentKey]
         return DurableGroupState(
-            self.epoch,
-            self.metadata_hash,
-            self.assignment_epoch,
-            self.assigned_at_ms,
-            members,
-            self.target,
-            self.regexes,
+            epoch.epoch,
+            epoch.metadata_hash,
+            target_epoch.assignment_epoch,
+            target_epoch.assignment_timestamp,
+            {name: _member_of(name, value, current.get(name)) for name, value in self._named[MemberKey].items()},
+            {name: _target_of(value) for name, value in self._named[TargetKey].items()},
+            {
+                text: ResolvedRegex(frozenset(value.topics), value.timestamp)
+                for text, value in self._named[RegexKey].items()
+            },
         )
 
 
@@ -308,15 +268,15 @@ def _holds(member: ConsumerMember | None) -> set[TopicIdPartition]:
     return set() if member is None else member.holds()
 
 
-def _member_value(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
+def _member_value(member: ConsumerMember) -> MemberValue:
     classic = None
     if member.classic is not None:
-        protocol = _Member.ClassicProtocol
-        classic = _Member.ClassicMemberMetadata(
+        protocol = MemberValue.ClassicProtocol
+        classic = MemberValue.ClassicMemberMetadata(
             session_timeout_ms=member.classic.session_timeout_ms,
             supported_protocols=[protocol(name=name, metadata=data) for name, data in member.classic.protocols],
         )
-    return _Member(
+    return MemberValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -329,9 +289,9 @@ def _member_value(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
     )
 
 
-def _member_of(member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+def _member_of(member_id: str, value: MemberValue, current: CurrentValue | None) -> ConsumerMember:
     classic = value.classic_member_metadata
-    return ConsumerMember(
+    member = ConsumerMember(
         member_id,
         value.instance_id,
         value.rack_id,
@@ -347,10 +307,19 @@ def _member_of(member_id: str, value: ConsumerGroupMemberMetadataValue) -> Consu
             classic.session_timeout_ms, tuple((one.name, bytes(one.metadata)) for one in classic.supported_protocols)
         ),
     )
+    if current is None:
+        return member
+    return member._replace(
+        epoch=current.member_epoch,
+        previous_epoch=current.previous_member_epoch,
+        state=ConsumerMemberState(current.state if current.state in _KNOWN_STATES else ConsumerMemberState.UNKNOWN),
+        assigned=_owned_of(current.assigned_partitions, current.member_epoch),
+        revoking=_owned_of(current.partitions_pending_revocation, current.member_epoch),
+    )
 
 
-def _current_value(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
-    return _Current(
+def _current_value(member: ConsumerMember) -> CurrentValue:
+    return CurrentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
         state=int(member.state),
@@ -359,9 +328,9 @@ def _current_value(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignme
     )
 
 
-def _owned_value(owned: PartitionEpochs) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
+def _owned_value(owned: PartitionEpochs) -> list[CurrentValue.TopicPartitions]:
     return [
-        _Current.TopicPartitions(
+        CurrentValue.TopicPartitions(
             topic_id=topic_id,
             partitions=numbers,
             assignment_epochs=[owned[(topic_id, number)] for number in numbers],
@@ -370,19 +339,7 @@ def _owned_value(owned: PartitionEpochs) -> list[ConsumerGroupCurrentMemberAssig
     ]
 
 
-def _with_current(member: ConsumerMember, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
-    return member._replace(
-        epoch=value.member_epoch,
-        previous_epoch=value.previous_member_epoch,
-        state=ConsumerMemberState(value.state if value.state in _KNOWN_STATES else ConsumerMemberState.UNKNOWN),
-        assigned=_owned_of(value.assigned_partitions, value.member_epoch),
-        revoking=_owned_of(value.partitions_pending_revocation, value.member_epoch),
-    )
-
-
-def _owned_of(
-    topics: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], epoch: int
-) -> dict[TopicIdPartition, int]:
+def _owned_of(topics: Iterable[CurrentValue.TopicPartitions], epoch: int) -> dict[TopicIdPartition, int]:
     """``epoch``: of partitions that no epoch is written for, by releases before 4.3."""
     found: dict[TopicIdPartition, int] = {}
     for one in topics:
@@ -392,38 +349,14 @@ def _owned_of(
     return found
 
 
-def _target_value(target: frozenset[TopicIdPartition]) -> ConsumerGroupTargetAssignmentMemberValue:
-    return _Target(
+def _target_value(target: frozenset[TopicIdPartition]) -> TargetValue:
+    return TargetValue(
         topic_partitions=[
-            _Target.TopicPartition(topic_id=topic_id, partitions=numbers)
+            TargetValue.TopicPartition(topic_id=topic_id, partitions=numbers)
             for topic_id, numbers in by_topic(target).items()
         ]
     )
 
 
-def _regex_value(resolved: ResolvedRegex) -> ConsumerGroupRegularExpressionValue:
-    return ConsumerGroupRegularExpressionValue(topics=sorted(resolved.topics), version=0, timestamp=resolved.at_ms)
-
-
-def _group_key(group_id: str) -> bytes:
-    return encode_key(ConsumerGroupMetadataKey(group_id=group_id))
-
-
-def _member_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id))
-
-
-def _target_epoch_key(group_id: str) -> bytes:
-    return encode_key(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
-
-
-def _target_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id))
-
-
-def _current_key(group_id: str, member_id: str) -> bytes:
-    return encode_key(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id))
-
-
-def _regex_key(group_id: str, text: str) -> bytes:
-    return encode_key(ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=text))
+def _target_of(value: TargetValue) -> frozenset[TopicIdPartition]:
+    return frozenset((one.topic_id, number) for one in value.topic_partitions for number in one.partitions)

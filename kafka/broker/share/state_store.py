@@ -22,19 +22,18 @@ from uuid import UUID
 
 from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, StateRange
 from kafka.broker.state.records import (
-    GROUP_KEYS,
-    SHARE_KEYS,
+    RecordEntry,
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,
     ShareUpdateValue,
-    decode_value,
     encode_key,
     encode_value,
+    read_records,
 )
-from kafka.broker.state.state_topic import Entry, StateTopic, kafka_uuid
+from kafka.broker.state.state_topic import StateTopic, kafka_uuid
 from kafka.errors import KafkaStorageError
 from kafka.wire.codec import uvarint
 
@@ -54,7 +53,6 @@ _UPDATE_OF_ONE: Final = struct.Struct(">hiiqBqqbhxx")
 
 _LEADER_EPOCH: Final = 0
 NO_SNAPSHOT: Final = -1
-_GROUP_KIND: Final = ShareGroupMetadataKey.api_key.to_bytes(2, "big")
 
 
 class ShareKey(NamedTuple):
@@ -86,8 +84,14 @@ class ShareStateStore:
         self._group_log = groups
         self._groups: dict[str, int] = {}
         self._partitions: dict[ShareKey, _StoredPartition] = {}
-        shares.replay(self._on_record, _on_marker)
-        groups.replay(self._on_group, _on_marker)
+        read_records(
+            shares.replay(),
+            {
+                ShareSnapshotKey: (ShareSnapshotValue, self._on_record),
+                ShareUpdateKey: (ShareUpdateValue, self._on_record),
+            },
+        )
+        read_records(groups.replay(), {ShareGroupMetadataKey: (ShareGroupMetadataValue, self._on_group)})
         shares.add_deletion_listener(self._topic_deleted)
         for key in [key for key in self._partitions if not is_topic(key.topic_id)]:
             self.forget(key)
@@ -214,9 +218,9 @@ class ShareStateStore:
             )
         return found
 
-    def _snapshots(self, state_partition: int) -> list[Entry]:
+    def _snapshots(self, state_partition: int) -> list[RecordEntry]:
         """The whole state in a partition of the state topic, as new snapshots."""
-        entries: list[Entry] = []
+        entries: list[RecordEntry] = []
         for stored in self._partitions.values():
             if stored.state_partition == state_partition and stored.epoch != NO_SNAPSHOT:
                 stored.epoch += 1
@@ -228,24 +232,24 @@ class ShareStateStore:
                 entries.append((stored.snapshot, value))
         return entries
 
-    def _on_record(self, state_partition: int, name: bytes, value: bytes | None, producer: object) -> None:
+    def _on_record(
+        self,
+        state_partition: int,
+        name: ShareSnapshotKey | ShareUpdateKey,
+        found: ShareSnapshotValue | ShareUpdateValue | None,
+        _producer: object,
+    ) -> None:
         """Replays a record of ``__share_group_state``: a snapshot replaces a share partition's state, an update is
-        applied to it unless it is older than the snapshot, a tombstone drops it. Other records are skipped."""
-        decoded = SHARE_KEYS.decode(name)
-        if not isinstance(decoded, (ShareSnapshotKey, ShareUpdateKey)):
-            return
-        key = ShareKey(decoded.group_id, decoded.topic_id, decoded.partition)
-        if value is None:
+        applied to it unless it is older than the snapshot, a tombstone drops it."""
+        key = ShareKey(name.group_id, name.topic_id, name.partition)
+        if found is None:
             self._partitions.pop(key, None)
             return
-        found: ShareSnapshotValue | ShareUpdateValue
-        if isinstance(decoded, ShareSnapshotKey):
-            found = decode_value(ShareSnapshotValue, value)
+        if isinstance(found, ShareSnapshotValue):
             stored = self._stored(key)
             stored.state_partition, stored.epoch = state_partition, found.snapshot_epoch
             stored.idle = _MergedState(found.start_offset, [])
         else:
-            found = decode_value(ShareUpdateValue, value)
             before = self._partitions.get(key)
             if before is None or found.snapshot_epoch < before.epoch:
                 return
@@ -257,15 +261,13 @@ class ShareStateStore:
         assert stored.idle is not None
         stored.idle.apply(found.start_offset, changes)
 
-    def _on_group(self, state_partition: int, key: bytes, value: bytes | None, producer: object) -> None:
-        if not key.startswith(_GROUP_KIND):
-            return
-        name = GROUP_KEYS.decode(key)
-        assert isinstance(name, ShareGroupMetadataKey)
+    def _on_group(
+        self, _partition: int, key: ShareGroupMetadataKey, value: ShareGroupMetadataValue | None, _producer: object
+    ) -> None:
         if value is None:
-            self._groups.pop(name.group_id, None)
+            self._groups.pop(key.group_id, None)
         else:
-            self._groups[name.group_id] = decode_value(ShareGroupMetadataValue, value).epoch
+            self._groups[key.group_id] = value.epoch
 
 
 class _StoredPartition:
@@ -347,7 +349,3 @@ def _snapshot(epoch: int, start_offset: int, ranges: Sequence[StateRange]) -> by
         ],
     )
     return encode_value(value, 0)
-
-
-def _on_marker(state_partition: int, producer_id: int, epoch: int, committed: bool) -> None:
-    """Share groups' state is in no transaction."""

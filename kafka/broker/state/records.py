@@ -6,14 +6,14 @@ schemas.
     value  version  i16    of the value's class
            fields          ...
 
-    __consumer_offsets     committed offsets, classic groups, consumer groups, share groups (GROUP_KEYS)
-    __share_group_state    share partitions: snapshots, and updates since (KIP-932; SHARE_KEYS)
-    __transaction_state    transactional ids (KIP-98, KIP-890; TRANSACTION_KEYS)
+    __consumer_offsets     committed offsets, classic groups, consumer groups, share groups
+    __share_group_state    share partitions: snapshots, and updates since (KIP-932)
+    __transaction_state    transactional ids (KIP-98, KIP-890)
 
 A key and its value have the same ``api_key``; the writer chooses the value's version. Streams groups (17 to 23) are not
 stored, and of share groups neither members (10), assignments (12 to 14) nor the list of their partitions (15). Such
 records, and offsets in the format before 0.9 (0), are ignored when another broker's files are read. To add a kind: its
-two classes, and its key in its topic's decoder.
+two classes, and where its owner calls :func:`read_records` what it does with one.
 
 A snapshot's key and an update's differ in their kind, so that compaction keeps the updates; updates with a lower
 ``snapshot_epoch`` than the snapshot's are outdated.
@@ -22,8 +22,8 @@ A snapshot's key and an update's differ in their kind, so that compaction keeps 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kafka.errors import KafkaError, KafkaStorageError
 from kafka.wire.codec import decode, encode
@@ -55,20 +55,60 @@ def decode_value(cls: type[M], data: bytes) -> M:
 
 
 class KeyDecoder(Generic[M]):
-    """Decodes the keys of one topic."""
+    """Decodes keys of these classes."""
 
     def __init__(self, classes: Iterable[type[M]]) -> None:
         self._classes = {cls.api_key: cls for cls in classes}
 
     def decode(self, data: bytes) -> M | None:
-        """The key; None for an unknown kind (of a later release). KafkaStorageError for bytes that cannot be
-        decoded."""
+        """The key; None for another kind. KafkaStorageError for bytes that cannot be decoded."""
         try:
             (kind,) = _PREFIX.unpack_from(data)
             cls = self._classes.get(kind)
             return None if cls is None else decode(cls, memoryview(data)[_PREFIX.size :], 0)
         except (KafkaError, struct.error) as error:
             raise KafkaStorageError(f"cannot decode a record's key: {data[:64]!r}: {error}") from error
+
+
+RecordEntry = tuple[bytes, bytes | None]
+"""A record's key and value; None: a tombstone."""
+
+Producer = tuple[int, int]
+"""Producer id and epoch of a transaction that a record belongs to."""
+
+
+class StateEvent(NamedTuple):
+    """A record (``value`` None: a tombstone), or with ``key`` None the marker that ends ``producer``'s transaction."""
+
+    key: bytes | None
+    value: bytes | None
+    producer: Producer | None
+    is_committed: bool = False
+
+
+RecordReader = tuple[type[Message], Callable[[int, Any, Any, "Producer | None"], None]]
+"""The class of a kind's values, and what takes its records: ``(partition, key, value, producer)``, decoded; the value
+of a tombstone is None."""
+
+OnMarker = Callable[[int, int, int, bool], None]
+"""``(partition, producer id, producer epoch, committed)``."""
+
+
+def read_records(
+    events: Iterable[tuple[int, StateEvent]],
+    readers: Mapping[type[Message], RecordReader],
+    on_marker: OnMarker = lambda *marker: None,
+) -> None:
+    """Give each event, with its partition, to the reader of its key's class. Other kinds are passed over.
+    KafkaStorageError for bytes that cannot be decoded."""
+    keys = KeyDecoder(readers)
+    for partition, (key, value, producer, is_committed) in events:
+        if key is None:
+            assert producer is not None
+            on_marker(partition, *producer, is_committed)
+        elif (found := keys.decode(key)) is not None:
+            cls, on_record = readers[type(found)]
+            on_record(partition, found, None if value is None else decode_value(cls, value), producer)
 
 
 class OffsetCommitKey(Message, api_key=1, versions=(0, 0)):
@@ -268,23 +308,6 @@ class ShareGroupMetadataValue(Message, api_key=11, versions=(0, 0), flexible=0):
     metadata_hash: Int64
 
 
-GROUP_KEYS: Final = KeyDecoder[Message](
-    (
-        OffsetCommitKey,
-        GroupMetadataKey,
-        ConsumerGroupMetadataKey,
-        ConsumerGroupPartitionMetadataKey,
-        ConsumerGroupMemberMetadataKey,
-        ConsumerGroupTargetAssignmentMetadataKey,
-        ConsumerGroupTargetAssignmentMemberKey,
-        ConsumerGroupCurrentMemberAssignmentKey,
-        ConsumerGroupRegularExpressionKey,
-        ShareGroupMetadataKey,
-    )
-)
-"""Decodes keys of ``__consumer_offsets``."""
-
-
 class ShareSnapshotKey(Message, api_key=0, versions=(0, 0)):
     """A share partition, as a whole."""
 
@@ -336,10 +359,6 @@ class ShareUpdateValue(Message, api_key=1, versions=(0, 0), flexible=0):
     state_batches: list[ShareUpdateValue.StateBatch]
 
 
-SHARE_KEYS: Final = KeyDecoder[Message]((ShareSnapshotKey, ShareUpdateKey))
-"""Decodes keys of ``__share_group_state``."""
-
-
 class TransactionLogKey(Message, api_key=0, versions=(0, 0)):
     """A transactional id."""
 
@@ -364,7 +383,3 @@ class TransactionLogValue(Message, api_key=0, versions=(0, 1), flexible=1):
     transaction_last_update_timestamp_ms: Int64
     transaction_start_timestamp_ms: Int64
     client_transaction_version: Int16 = field(default=0, since=1, tag=2, tag_since=1)
-
-
-TRANSACTION_KEYS: Final = KeyDecoder[Message]((TransactionLogKey,))
-"""Decodes keys of ``__transaction_state``."""

@@ -1,7 +1,7 @@
 """The broker's internal topics as keyed state: appended to with each change, read once, at the start.
 
     topic.append(partition, [(key, value), ...])      one batch, one write(): all of it or nothing
-    topic.replay(on_record, on_marker)                all records, partition by partition, the oldest first
+    read_records(topic.replay(), {key class: reader}) all records, partition by partition, the oldest first
 
 The topics are ordinary ones in the data directory, with the names, configurations and numbers of partitions that
 Apache Kafka 4.3.0 gives them (measured). One is created when something is first appended to it, or when a client first
@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka.broker.log import LogDirectory, PartitionLog, Topic
+from kafka.broker.state.records import Producer, RecordEntry, StateEvent
 from kafka.errors import CorruptRecordError, KafkaStorageError
 from kafka.records import COMMIT, BatchHeader, RecordBatchBuilder, decode_control, decode_raw, iter_batches
 from kafka.records.header import FRAME_BYTES, TABLE_SIZE, ZIGZAG, encode_varint
@@ -36,18 +37,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 1 << 20
-
-
-class StateEvent(NamedTuple):
-    """A record (``value`` None: a tombstone), or with ``key`` None the marker that ends ``producer``'s transaction.
-
-    ``producer``: id and epoch of the record's or marker's transaction.
-    """
-
-    key: bytes | None
-    value: bytes | None
-    producer: tuple[int, int] | None
-    is_committed: bool = False
 
 
 def read_events(found: PartitionLog, *, is_compacted: bool) -> list[StateEvent]:
@@ -151,18 +140,6 @@ def single_record_batch(now_ms: int, key: bytes, value: bytes | None) -> bytearr
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
-
-Entry = tuple[bytes, bytes | None]
-"""A record's key and value; None: a tombstone."""
-
-Producer = tuple[int, int]
-"""Producer id and epoch of a transaction that the record belongs to."""
-
-OnRecord = Callable[[int, bytes, "bytes | None", "Producer | None"], None]
-"""``(partition, key, value, producer)``."""
-
-OnMarker = Callable[[int, int, int, bool], None]
-"""``(partition, producer id, producer epoch, committed)``."""
 
 _UNBOUNDED: Final = 2**31 - 1
 
@@ -308,7 +285,7 @@ class StateTopic:
         self._topic = self._create()
         return True
 
-    def append(self, partition: int, records: Sequence[Entry], *, producer: Producer | None = None) -> None:
+    def append(self, partition: int, records: Sequence[RecordEntry], *, producer: Producer | None = None) -> None:
         """Append the records as one batch, as durable as any append when this returns; after KafkaStorageError (56)
         none of them was appended. ``producer``: they belong to its transaction.
 
@@ -344,7 +321,7 @@ class StateTopic:
         found = self._open_partitions.get(partition)
         return found is not None and found.grown_bytes > found.limit_bytes
 
-    def rewrite(self, partition: int, valid: Sequence[Entry]) -> None:
+    def rewrite(self, partition: int, valid: Sequence[RecordEntry]) -> None:
         """Append all valid entries of a partition again and delete the records before: for a topic that is not
         compacted.
 
@@ -387,18 +364,14 @@ class StateTopic:
         for callback in self._deletion_listeners:
             callback()
 
-    def replay(self, on_record: OnRecord, on_marker: OnMarker) -> None:
-        """Call ``on_record`` and ``on_marker`` with all records and markers, partition by partition, in order.
-        KafkaStorageError when they cannot be read. The files are read once for all callers of a start.
-        """
+    def replay(self) -> Iterator[tuple[int, StateEvent]]:
+        """All records and markers with their partitions, partition by partition, in order. KafkaStorageError when they
+        cannot be read. The files are read once for all callers of a start."""
         if self._events is None:
             self._events = self._read()
         for partition, events in self._events.items():
             for event in events:
-                if event.key is not None:
-                    on_record(partition, event.key, event.value, event.producer)
-                elif event.producer is not None:
-                    on_marker(partition, *event.producer, event.is_committed)
+                yield partition, event
 
     def end_loading(self) -> None:
         """The start is over: :meth:`replay` will not be called again."""

@@ -27,12 +27,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.broker.log import LogDirectory, PartitionLog, Topic, TransactionMarker
 from kafka.broker.state.records import (
-    TRANSACTION_KEYS,
     TransactionLogKey,
     TransactionLogValue,
-    decode_value,
     encode_key,
     encode_value,
+    read_records,
 )
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, StateTopic, StateTopics
 from kafka.broker.transactions.markers import MarkerWriter
@@ -101,7 +100,7 @@ class TransactionStore:
     def __init__(self, topic: StateTopic) -> None:
         self._topic = topic
         self._transactions: dict[str, TransactionMetadata] = {}
-        topic.replay(self._on_record, lambda *_marker: None)
+        read_records(topic.replay(), {TransactionLogKey: (TransactionLogValue, self._on_record)})
         topic.add_deletion_listener(self._transactions.clear)
 
     @property
@@ -138,14 +137,11 @@ class TransactionStore:
         self._topic.append(self._topic.partition_of(transactional_id), [(_key_of(transactional_id), None)])
         self._transactions.pop(transactional_id, None)
 
-    def _on_record(self, _partition: int, key: bytes, value: bytes | None, _producer: tuple[int, int] | None) -> None:
-        found = TRANSACTION_KEYS.decode(key)
-        if not isinstance(found, TransactionLogKey):
-            return
+    def _on_record(self, _partition: int, key: TransactionLogKey, value: TransactionLogValue | None, _: object) -> None:
         if value is None:
-            self._transactions.pop(found.transactional_id, None)
-            return
-        self._transactions[found.transactional_id] = _transaction_of(decode_value(TransactionLogValue, value))
+            self._transactions.pop(key.transactional_id, None)
+        else:
+            self._transactions[key.transactional_id] = _transaction_of(value)
 
 
 def _key_of(transactional_id: str) -> bytes:

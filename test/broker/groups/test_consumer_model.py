@@ -16,8 +16,8 @@ from kafka.broker.groups.consumer_group import (
     ConsumerHeartbeatResult,
     DurableGroupState,
 )
-from kafka.broker.groups.records import DurableGroupStateBuilder, changes
-from kafka.broker.state.records import GROUP_KEYS
+from kafka.broker.groups.records import CONSUMER_RECORDS, DurableGroupStateBuilder, changes
+from kafka.broker.state.records import StateEvent, read_records
 from kafka.broker.topics import TopicIdPartition, TopicInfo
 from kafka.errors import BrokerResponseError, FencedMemberEpochError, UnknownMemberIdError
 from kafka.protocol.constants import JOIN_EPOCH, STATIC_LEAVE_EPOCH
@@ -169,8 +169,14 @@ class ConsumerModel(RuleBasedStateMachine):
         """After each step what was written, and nothing else, gives the group back."""
         if not hasattr(self, "hand"):
             return
-        for key, value in changes("g", self.written, self.group.durable):
-            self.disk.feed(GROUP_KEYS.decode(key), value)
+        written = changes("g", self.written, self.group.durable)
+        read_records(
+            ((0, StateEvent(key, value, None)) for key, value in written),
+            {
+                key: (value, lambda _partition, name, found, _producer: self.disk.feed(name, found))
+                for key, value in CONSUMER_RECORDS.items()
+            },
+        )
         self.written = self.group.durable
         found = self.disk.state()
         assert dict(found.members) == dict(self.written.members)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -13,9 +13,8 @@ from kafka.broker.groups.consumer_group import (
     ResolvedRegex,
     metadata_hash,
 )
-from kafka.broker.groups.records import LoadedGroups, changes, classic_entry, has_members, load_classic, tombstones
+from kafka.broker.groups.records import changes, classic_entry, load_classic, load_groups, tombstones
 from kafka.broker.state.records import (
-    GROUP_KEYS,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -28,6 +27,7 @@ from kafka.broker.state.records import (
     GroupMetadataValue,
     OffsetCommitKey,
     ShareGroupMetadataKey,
+    StateEvent,
     decode_value,
     encode_key,
     encode_value,
@@ -35,6 +35,7 @@ from kafka.broker.state.records import (
 from kafka.broker.topics import TopicInfo
 from test.broker.groups.requests import write_subscription
 from test.broker.groups.test_classic_group import Hand
+from test.broker.state.keys import GROUP_KEYS
 
 Entry = tuple[bytes, bytes | None]
 ONE, TWO = UUID(int=1), UUID(int=2)
@@ -74,16 +75,12 @@ def shown(entries: Sequence[Entry]) -> list[str]:
     return found
 
 
-def read(entries: Sequence[Entry]) -> LoadedGroups:
-    def replay(on_record: Callable[[int, bytes, bytes | None, Any], None], _: object) -> None:
-        for key, value in entries:
-            on_record(0, key, value, None)
-
-    return LoadedGroups(replay)
+def read(entries: Sequence[Entry]) -> tuple[dict[str, GroupMetadataValue], dict[str, DurableGroupState]]:
+    return load_groups((0, StateEvent(key, value, None)) for key, value in entries)
 
 
 def loaded(*batches: Sequence[Entry]) -> dict[str, DurableGroupState]:
-    return read([entry for batch in batches for entry in batch]).consumer
+    return read([entry for batch in batches for entry in batch])[1]
 
 
 def test_a_group_is_read_back_as_it_was_written() -> None:
@@ -218,11 +215,12 @@ def test_records_of_other_kinds_say_nothing_of_groups() -> None:
         (encode_key(ShareGroupMetadataKey(group_id="g")), b"x"),
     ]
     classic = encode_key(GroupMetadataKey(group="c"))
-    entries: list[Entry] = [*others, (classic, b"1"), (classic, b"2")]
-    found = read(entries)
-    assert (found.classic, found.consumer) == ({"c": b"2"}, {})
+    values = [GroupMetadataValue(protocol_type="", generation=number, protocol=None, leader=None, members=[])
+              for number in (1, 2)]  # fmt: skip
+    entries: list[Entry] = [*others, *((classic, encode_value(value, 3)) for value in values)]
+    assert read(entries) == ({"c": values[1]}, {})
     entries.append((classic, None))
-    assert read(entries).classic == {}
+    assert read(entries) == ({}, {})
 
 
 def test_a_group_begins_at_epoch_1() -> None:
@@ -248,7 +246,7 @@ def test_the_hash_of_topics_says_what_they_are() -> None:
 
 def read_back(data: bytes) -> ClassicGroup:
     hand = Hand()
-    load_classic(hand.group, data)
+    load_classic(hand.group, decode_value(GroupMetadataValue, data))
     return hand.group
 
 
@@ -279,7 +277,7 @@ def test_a_group_is_written_in_version_3_and_read_back() -> None:
         member,
         1,
     )
-    assert (found.changed_at_ms, found.subscribed, has_members(data)) == (77, frozenset({"t"}), True)
+    assert (found.changed_at_ms, found.subscribed, len(value.members)) == (77, frozenset({"t"}), 1)
 
 
 def test_a_group_that_nobody_ever_joined_has_no_type() -> None:
@@ -288,7 +286,7 @@ def test_a_group_that_nobody_ever_joined_has_no_type() -> None:
     found = read_back(data)
     assert (found.protocol_type, found.protocol_name, found.leader, found.members) == (None, None, None, {})
     assert found.state is ClassicState.EMPTY
-    assert not has_members(data)
+    assert not decode_value(GroupMetadataValue, data).members
 
 
 def test_a_member_of_the_first_records_has_its_session_to_rebalance() -> None:

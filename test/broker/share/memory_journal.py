@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kafka.broker.share.state_store import ShareStateStore
+from kafka.broker.state.records import StateEvent
 from kafka.errors import KafkaStorageError
 
 Entry = tuple[bytes, bytes | None]
@@ -27,13 +28,9 @@ class MemoryJournal:
             raise KafkaStorageError("the disk is full")
         self.entries += records
 
-    def replay(
-        self,
-        on_record: Callable[[int, bytes, bytes | None, tuple[int, int] | None], None],
-        on_marker: Callable[[int, int, int, bool], None],
-    ) -> None:
+    def replay(self) -> Iterator[tuple[int, StateEvent]]:
         for key, value in list(self.entries):
-            on_record(0, key, value, None)
+            yield 0, StateEvent(key, value, None)
 
     def should_rewrite(self, partition: int) -> bool:
         return len(self.entries) > self.rewrite_above

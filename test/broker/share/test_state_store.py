@@ -9,7 +9,6 @@ import pytest
 from kafka.broker.share.state_store import ShareKey, SharePartitionState, ShareStateStore
 from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, AVAILABLE, StateRange
 from kafka.broker.state.records import (
-    SHARE_KEYS,
     ShareGroupMetadataValue,
     ShareSnapshotKey,
     ShareSnapshotValue,
@@ -17,6 +16,7 @@ from kafka.broker.state.records import (
     decode_value,
 )
 from test.broker.share.memory_journal import Entries, Entry, MemoryJournal
+from test.broker.state.keys import SHARE_KEYS
 
 TOPIC = UUID(int=1)
 KEY = ShareKey("g", TOPIC, 0)

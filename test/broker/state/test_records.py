@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pathlib
 import zipfile
 from typing import Any
@@ -13,9 +12,6 @@ from kafka.broker.share.state_store import ShareKey, ShareStateStore
 from kafka.broker.share.states import ACKNOWLEDGED, AVAILABLE, StateRange
 from kafka.broker.state import records
 from kafka.broker.state.records import (
-    GROUP_KEYS,
-    SHARE_KEYS,
-    TRANSACTION_KEYS,
     ConsumerGroupMemberMetadataValue,
     OffsetCommitKey,
     ShareUpdateKey,
@@ -28,29 +24,11 @@ from kafka.errors import KafkaStorageError
 from kafka.wire.message import Message
 from kafka.wire.types import ZERO_UUID
 from test.broker.share.memory_journal import MemoryJournal
+from test.broker.state.keys import CLASSES, GROUP_KEYS, KEYS, SHARE_KEYS
 from test.support import jars
 from test.support.apache_kafka import LATEST, require_apache_kafka
 from test.support.schema_views import class_view, parse_range, schema_view
 from test.support.schemas import parse_schema
-
-
-def jar_of(name: str) -> str:
-    """The coordinator whose schema a class has."""
-    if name.startswith(("ShareSnapshot", "ShareUpdate")):
-        return "kafka-share-coordinator"
-    return "kafka-transaction-coordinator" if name.startswith("TransactionLog") else "kafka-group-coordinator"
-
-
-KEYS = {
-    "kafka-share-coordinator": SHARE_KEYS,
-    "kafka-transaction-coordinator": TRANSACTION_KEYS,
-    "kafka-group-coordinator": GROUP_KEYS,
-}
-CLASSES: list[tuple[str, type[Message]]] = [
-    (jar_of(name), found)
-    for name, found in inspect.getmembers(records, inspect.isclass)
-    if issubclass(found, Message) and found.__module__ == records.__name__
-]
 
 
 @pytest.fixture(scope="module")

@@ -35,9 +35,12 @@ Seen = list[tuple[Any, ...]]
 
 def replayed(broker: Broker, name: str) -> Seen:
     seen: Seen = []
-    broker.state.topic(name).replay(
-        lambda *record: seen.append(record), lambda *marker: seen.append(("marker", *marker))
-    )
+    for partition, (key, value, producer, is_committed) in broker.state.topic(name).replay():
+        if key is None:
+            assert producer is not None
+            seen.append(("marker", partition, *producer, is_committed))
+        else:
+            seen.append((partition, key, value, producer))
     return seen
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kafka.broker.log import FilePool
 from kafka.broker.log.producer_state import aborted_batches
-from kafka.broker.state.records import TRANSACTION_KEYS, TransactionLogValue, decode_value
+from kafka.broker.state.records import TransactionLogValue, decode_value
 from kafka.broker.state.state_topic import TRANSACTION_STATE
 from kafka.errors import KafkaStorageError
 from kafka.protocol.topics import DeleteTopicsRequest
@@ -20,6 +20,7 @@ from kafka.protocol.transactions import (
 )
 from kafka.records import COMMIT, ControlMarker, control_batch
 from test.broker.driver import HandBroker, produce_request
+from test.broker.state.keys import TRANSACTION_KEYS
 from test.broker.transactions.txn import (
     NEW,
     OLD,
@@ -424,10 +425,7 @@ def test_a_deleted_topic_does_not_keep_a_transaction_from_its_end(hand: HandBrok
 def test_the_records_are_kafkas(hand: HandBroker) -> None:
     producer = begun(hand)
     topic = hand.broker.state.topic(TRANSACTION_STATE)
-    found = []
-    topic.replay(
-        lambda partition, key, value, _producer: found.append((partition, key, value)), lambda *_marker: None
-    )
+    found = [(partition, event.key or b"", event.value) for partition, event in topic.replay()]
     end(hand, "x", producer, True)
     assert {partition for partition, _, _ in found} == {topic.partition_of("x")}
     key, value = found[-1][1:]
@@ -460,12 +458,8 @@ def test_a_release_before_kip_890_keeps_epochs_until_somebody_fences(tmp_path: P
     assert read(hand, "t", READ_COMMITTED) == [b"kept"]
     assert producers(hand, "t")[producer[0]].producer_epoch == 2
     topic = hand.broker.state.topic(TRANSACTION_STATE)
-    versions: list[int] = []
-    topic.replay(
-        lambda _partition, _key, value, _producer: versions.append(int.from_bytes((value or b"")[:2], "big")),
-        lambda *_marker: None,
-    )
-    assert set(versions) == {0}
+    versions = {int.from_bytes((event.value or b"")[:2], "big") for _, event in topic.replay()}
+    assert versions == {0}
     hand.broker.close()
 
 
