@@ -12,7 +12,7 @@ To add an assignor: a row in ``ASSIGNORS``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -135,19 +135,26 @@ def _uniform_mixed(
                 owner = min(takers[topic_id], key=lambda one: len(held[one]))
                 owners[(topic_id, number)] = owner
                 held[owner].add((topic_id, number))
-    while _move_one(order, held, members):
-        pass
+    balance(order, held, {member_id: members[member_id].topics for member_id in order})
     return {member_id: frozenset(partitions) for member_id, partitions in held.items()}
 
 
+def balance(
+    order: Sequence[str], held: Mapping[str, set[TopicIdPartition]], topics_of: Mapping[str, Set[UUID]]
+) -> None:
+    """Move partitions from the fullest to the emptiest member that may have them, while they differ by two or more."""
+    while _move_one(order, held, topics_of):
+        pass
+
+
 def _move_one(
-    order: list[str], held: dict[str, set[TopicIdPartition]], members: Mapping[str, SubscribedMember]
+    order: Sequence[str], held: Mapping[str, set[TopicIdPartition]], topics_of: Mapping[str, Set[UUID]]
 ) -> bool:
     for poor in sorted(order, key=lambda one: len(held[one])):
         for rich in sorted(order, key=lambda one: -len(held[one])):
             if len(held[rich]) - len(held[poor]) < 2:
                 break
-            fitting = [partition for partition in held[rich] if partition[0] in members[poor].topics]
+            fitting = [partition for partition in held[rich] if partition[0] in topics_of[poor]]
             if fitting:
                 moved = max(fitting, key=_sort_key)
                 held[rich].remove(moved)

@@ -17,6 +17,7 @@ while members join. What may be committed by which member is decided here too; t
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -198,18 +199,12 @@ class ClassicMember:
         return next(name for name, _ in self.protocols if name in candidates)
 
     def with_id(self, member_id: str) -> ClassicMember:
-        """The same static member under a new id."""
-        return ClassicMember(
-            member_id,
-            self.instance_id,
-            self.client_id,
-            self.client_host,
-            self.protocol_type,
-            self.protocols,
-            self.session_timeout_ms,
-            self.rebalance_timeout_ms,
-            self.assignment,
-        )
+        """The same static member under a new id, without the old one's requests."""
+        member = copy.copy(self)
+        member.member_id = member_id
+        member.is_new = False
+        member.awaiting_join_callback = member.awaiting_sync_callback = None
+        return member
 
 
 class ClassicRoster:
@@ -269,15 +264,17 @@ class ClassicRoster:
             all(member.supports(name) for member in self.members.values()) for name, _ in protocols
         )
 
-    def member_error(self, member_id: str, instance_id: str | None) -> type[BrokerResponseError] | None:
-        """Why this is no member, or None."""
+    def member(self, member_id: str, instance_id: str | None) -> ClassicMember:
+        """The member; UnknownMemberIdError (25), FencedInstanceIdError (82)."""
         if instance_id is not None:
             known = self.static.get(instance_id)
             if known is None:
-                return UnknownMemberIdError
+                raise UnknownMemberIdError("")
             if known != member_id:
-                return FencedInstanceIdError
-        return None if member_id in self.members else UnknownMemberIdError
+                raise FencedInstanceIdError("")
+        if member_id not in self.members:
+            raise UnknownMemberIdError("")
+        return self.members[member_id]
 
     def vote(self) -> str:
         """The protocol, among those that all members support, that most members prefer; of equals, any."""
@@ -474,8 +471,7 @@ class ClassicGroup(ClassicRoster):
         self.subscribed = self.subscription()
         self._enter(COMPLETING)
         for member in self.members.values():
-            members = self.members_for_leader() if member.member_id == self.leader else ()
-            self._complete_join_request(member, self._join_result(member, members))
+            self._complete_join_request(member, self._join_result(member))
             self._renew_session(member, now)
             member.is_new = False
             self._members_to_sync.add(member.member_id)
@@ -495,37 +491,34 @@ class ClassicGroup(ClassicRoster):
 
     def sync(self, request: ClassicSyncRequest, callback: Any, now: float) -> None:
         """A SyncGroup request; the leader's has the assignments of all members."""
-        error = self._sync_error(request)
-        if error is not None:
-            self._completed_requests.append((callback, SyncGroupResult(error)))
+        try:
+            member = self._syncing_member(request)
+        except BrokerResponseError as error:
+            self._complete(callback, SyncGroupResult(type(error)))
             return
-        member = self.members[request.member_id]
         self._members_to_sync.discard(member.member_id)
         if not self._members_to_sync:
             self._timers.cancel(GroupTimeout.SYNC)
         if self.state is STABLE:
-            self._completed_requests.append((callback, self._sync_result(member)))
+            self._complete(callback, self._sync_result(member))
             return
-        if member.awaiting_sync_callback is not None:
-            self._completed_requests.append((member.awaiting_sync_callback, SyncGroupResult(RebalanceInProgressError)))
+        self._complete_sync_request(member, SyncGroupResult(RebalanceInProgressError))
         member.awaiting_sync_callback = callback
         if member.member_id == self.leader:
             self._assign({one: request.assignments.get(one, b"") for one in self.members}, now)
 
-    def _sync_error(self, request: ClassicSyncRequest) -> type[BrokerResponseError] | None:
+    def _syncing_member(self, request: ClassicSyncRequest) -> ClassicMember:
         if self.state is EMPTY:
-            return UnknownMemberIdError
+            raise UnknownMemberIdError("")
         if self.state is DEAD:
-            return CoordinatorNotAvailableError
-        error = self.member_error(request.member_id, request.instance_id)
-        if error is not None:
-            return error
-        if request.generation != self.generation:
-            return IllegalGenerationError
+            raise CoordinatorNotAvailableError("")
+        member = self._member_of_generation(request.member_id, request.instance_id, request.generation)
         for asked, own in ((request.protocol_type, self.protocol_type), (request.protocol_name, self.protocol_name)):
             if asked is not None and own is not None and asked != own:
-                return InconsistentGroupProtocolError
-        return RebalanceInProgressError if self.state is PREPARING else None
+                raise InconsistentGroupProtocolError("")
+        if self.state is PREPARING:
+            raise RebalanceInProgressError("")
+        return member
 
     def _assign(self, assignments: Mapping[str, bytes], now: float) -> None:
         try:
@@ -569,9 +562,9 @@ class ClassicGroup(ClassicRoster):
     def _renew_session(self, member: ClassicMember, now: float) -> None:
         self._timers.set(GroupTimeout.SESSION, member.member_id, now + member.session_timeout_ms / 1000)
 
-    def _join_result(
-        self, member: ClassicMember, members: tuple[tuple[str, str | None, bytes], ...] = ()
-    ) -> JoinGroupResult:
+    def _join_result(self, member: ClassicMember) -> JoinGroupResult:
+        """The leader gets all members."""
+        members = self.members_for_leader() if member.member_id == self.leader else ()
         return JoinGroupResult(
             None, member.member_id, self.generation, self.protocol_type, self.protocol_name, self.leader or "",
             False, members,
@@ -580,15 +573,18 @@ class ClassicGroup(ClassicRoster):
     def _sync_result(self, member: ClassicMember) -> SyncGroupResult:
         return SyncGroupResult(None, self.protocol_type, self.protocol_name, member.assignment)
 
+    def _complete(self, callback: Any, answer: JoinGroupResult | SyncGroupResult) -> None:
+        """``callback``: None for no request."""
+        if callback is not None:
+            self._completed_requests.append((callback, answer))
+
     def _complete_join_request(self, member: ClassicMember, answer: JoinGroupResult) -> None:
-        if member.awaiting_join_callback is not None:
-            self._completed_requests.append((member.awaiting_join_callback, answer))
-            member.awaiting_join_callback = None
+        self._complete(member.awaiting_join_callback, answer)
+        member.awaiting_join_callback = None
 
     def _complete_sync_request(self, member: ClassicMember, answer: SyncGroupResult) -> None:
-        if member.awaiting_sync_callback is not None:
-            self._completed_requests.append((member.awaiting_sync_callback, answer))
-            member.awaiting_sync_callback = None
+        self._complete(member.awaiting_sync_callback, answer)
+        member.awaiting_sync_callback = None
 
     # -- join --------------------------------------------------------------------------------------------------------
 
@@ -598,22 +594,24 @@ class ClassicGroup(ClassicRoster):
             self.pending.discard(request.member_id)
             if request.member_id in self.members:
                 self._remove(request.member_id)
-            self._completed_requests.append((callback, JoinGroupResult(GroupMaxSizeReachedError)))
-        elif self.state is DEAD:
-            self._completed_requests.append(
-                (callback, JoinGroupResult(CoordinatorNotAvailableError, request.member_id))
-            )
-        elif not self._supports(request.protocol_type, request.protocols):
-            self._completed_requests.append(
-                (callback, JoinGroupResult(InconsistentGroupProtocolError, request.member_id))
-            )
-        elif not request.member_id:
+            self._complete(callback, JoinGroupResult(GroupMaxSizeReachedError))
+            return
+        try:
+            self._join(request, callback, now)
+        except BrokerResponseError as error:
+            self._complete(callback, JoinGroupResult(type(error), request.member_id))
+
+    def _join(self, request: ClassicJoinRequest, callback: Any, now: float) -> None:
+        if self.state is DEAD:
+            raise CoordinatorNotAvailableError("")
+        if not self._supports(request.protocol_type, request.protocols):
+            raise InconsistentGroupProtocolError("")
+        if not request.member_id:
             self._join_new_member(request, callback, now)
         elif request.member_id in self.pending:
             if request.instance_id is not None:  # ids are given out to dynamic members only
-                self._completed_requests.append((callback, JoinGroupResult(UnknownError, request.member_id)))
-            else:
-                self._add(request, request.member_id, callback, now)
+                raise UnknownError("")
+            self._add(request, request.member_id, callback, now)
         else:
             self._join_known_member(request, callback, now)
 
@@ -630,22 +628,17 @@ class ClassicGroup(ClassicRoster):
         elif request.needs_known_id:
             self.pending.add(member_id)
             self._timers.set(GroupTimeout.SESSION, member_id, now + request.session_timeout_ms / 1000)
-            self._completed_requests.append((callback, JoinGroupResult(MemberIdRequiredError, member_id)))
+            self._complete(callback, JoinGroupResult(MemberIdRequiredError, member_id))
         else:
             self._add(request, member_id, callback, now)
 
     def _join_known_member(self, request: ClassicJoinRequest, callback: Any, now: float) -> None:
-        error = self.member_error(request.member_id, request.instance_id)
-        if error is not None:
-            self._completed_requests.append((callback, JoinGroupResult(error, request.member_id)))
-            return
-        member = self.members[request.member_id]
+        member = self.member(request.member_id, request.instance_id)
         is_same = member.protocols == request.protocols
         is_leader = member.member_id == self.leader
         if is_same and (self.state is COMPLETING or (self.state is STABLE and not is_leader)):
             # It repeats its request, probably because the response was lost: nothing changes.
-            members = self.members_for_leader() if is_leader else ()
-            self._completed_requests.append((callback, self._join_result(member, members)))
+            self._complete(callback, self._join_result(member))
         else:
             self._update(member, request, callback)
             self._rebalance_or_complete(now)
@@ -670,11 +663,9 @@ class ClassicGroup(ClassicRoster):
         self._rebalance_or_complete(now)
 
     def _update(self, member: ClassicMember, request: ClassicJoinRequest, callback: Any) -> None:
-        if member.awaiting_join_callback is not None and member.awaiting_join_callback is not callback:
+        if member.awaiting_join_callback is not callback:
             # The client abandoned the earlier request. Complete it all the same: its connection waits for it.
-            self._completed_requests.append(
-                (member.awaiting_join_callback, JoinGroupResult(RebalanceInProgressError, member.member_id))
-            )
+            self._complete_join_request(member, JoinGroupResult(RebalanceInProgressError, member.member_id))
         member.protocols = request.protocols
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
@@ -712,15 +703,15 @@ class ClassicGroup(ClassicRoster):
                 self._timers.cancel(GroupTimeout.SESSION, new_id)
                 self._timers.set(GroupTimeout.SESSION, old_id, now + old.session_timeout_ms / 1000)
                 member.awaiting_join_callback = None
-                self._completed_requests.append((callback, JoinGroupResult(NotCoordinatorError, new_id)))
+                self._complete(callback, JoinGroupResult(NotCoordinatorError, new_id))
                 return
+            answer = self._join_result(member)
             if request.may_skip_assignment:
-                is_leader = self.leader == new_id
-                answer = self._join_result(member, self.members_for_leader() if is_leader else ())
-                self._complete_join_request(member, answer._replace(skip_assignment=is_leader))
+                answer = answer._replace(skip_assignment=self.leader == new_id)
             else:
                 # The response names the leader by its earlier id, so that this client does not compute an assignment.
-                self._complete_join_request(member, self._join_result(member)._replace(leader=leader_before or ""))
+                answer = answer._replace(leader=leader_before or "", members=())
+            self._complete_join_request(member, answer)
 
     def _has_room_for(self, member_id: str) -> bool:
         max_size = self._limits().max_size
@@ -742,8 +733,7 @@ class ClassicGroup(ClassicRoster):
         member of this generation."""
         if self.state is DEAD:
             raise CoordinatorNotAvailableError("")
-        self._check_generation(member_id, instance_id, generation)
-        self._renew_session(self.members[member_id], now)
+        self._renew_session(self._member_of_generation(member_id, instance_id, generation), now)
         if self.state is PREPARING:
             raise RebalanceInProgressError("")
 
@@ -759,9 +749,7 @@ class ClassicGroup(ClassicRoster):
             self._timers.cancel(GroupTimeout.SESSION, member_id)
             return
         else:
-            error = self.member_error(member_id, instance_id)
-            if error is not None:
-                raise error("")
+            self.member(member_id, instance_id)
         self._complete_join_request(self.members[member_id], JoinGroupResult(UnknownMemberIdError))
         self._remove(member_id)
 
@@ -822,7 +810,7 @@ class ClassicGroup(ClassicRoster):
         if generation < 0 and self.state is EMPTY:
             return
         if generation >= 0 or member_id or instance_id is not None:
-            self._check_generation(member_id, instance_id, generation)
+            self._member_of_generation(member_id, instance_id, generation)
         elif not transactional:
             raise UnknownMemberIdError("")
         if not transactional:
@@ -839,10 +827,9 @@ class ClassicGroup(ClassicRoster):
         if not self.is_empty and not self.is_of_consumers:
             raise NonEmptyGroupError("")
 
-    def _check_generation(self, member_id: str, instance_id: str | None, generation: int) -> None:
-        error = self.member_error(member_id, instance_id)
-        if error is not None:
-            raise error("")
+    def _member_of_generation(self, member_id: str, instance_id: str | None, generation: int) -> ClassicMember:
+        member = self.member(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGenerationError("")
+        return member
 

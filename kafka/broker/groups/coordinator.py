@@ -346,41 +346,29 @@ class GroupCoordinator:
         """A LeaveGroup request for members and their instance ids; the error of each. NotCoordinatorError (16): what
         would have to be written cannot be."""
         group = self.groups.get(group_id)
-        if isinstance(group, ClassicGroup):
-            return self._leave_classic(group, members, now)
         errors: list[type[BrokerResponseError] | None] = []
         leaving: list[str] = []
         for member_id, instance_id in members:
             try:
-                if group is None:
-                    raise UnknownMemberIdError("")
-                found = find_leaving_member(group, member_id, instance_id)
-                if found in leaving:
-                    raise UnknownMemberIdError("")
-                leaving.append(found)
+                if isinstance(group, ClassicGroup):
+                    group.leave(member_id, instance_id)
+                else:
+                    found = "" if group is None else find_leaving_member(group, member_id, instance_id)
+                    if group is None or found in leaving:
+                        raise UnknownMemberIdError("")
+                    leaving.append(found)
                 errors.append(None)
             except BrokerResponseError as error:
                 errors.append(type(error))
-        if group is not None and leaving:
+        if isinstance(group, ClassicGroup):
+            if None in errors:
+                group.members_left(now)
+            self._complete_requests(group)
+        elif group is not None and leaving:
             try:
                 self._remove_consumer_members(group, leaving, now)
             except KafkaStorageError:
                 raise NotCoordinatorError("") from None
-        return errors
-
-    def _leave_classic(
-        self, group: ClassicGroup, members: Iterable[tuple[str, str | None]], now: float
-    ) -> list[type[BrokerResponseError] | None]:
-        errors: list[type[BrokerResponseError] | None] = []
-        for member_id, instance_id in members:
-            try:
-                group.leave(member_id, instance_id)
-                errors.append(None)
-            except BrokerResponseError as error:
-                errors.append(type(error))
-        if None in errors:
-            group.members_left(now)
-        self._complete_requests(group)
         return errors
 
     # -- the consumer group protocol

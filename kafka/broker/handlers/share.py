@@ -35,7 +35,7 @@ from kafka.broker.log import PartitionLog, Topic, batch_bounds, batch_positions
 from kafka.broker.log.producer_state import aborted_batches
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
-from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, check_heartbeat
+from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, ShareHeartbeat
 from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import ShareSession
@@ -174,25 +174,21 @@ def share_group_heartbeat(
 ) -> ShareGroupHeartbeatResponse:
     request = call.request
     group_id = request.group_id
-    check_heartbeat(  # before the group is looked for, as in Kafka
-        group_id, request.member_id, request.member_epoch, request.subscribed_topic_names, request.rack_id
+    heartbeat = ShareHeartbeat(
+        request.member_id,
+        request.member_epoch,
+        request.subscribed_topic_names,
+        request.rack_id,
+        call.client_id or "",
+        "/" + call.connection.host,
     )
+    heartbeat.check(group_id)  # before the group is looked for, as in Kafka
     _check_is_share_group(broker, group_id)
     group = broker.share.groups.get(group_id)
     known = set(request.subscribed_topic_names or ())
     if group is not None:
         known |= group.subscribed_topics()
-    answer = broker.share.heartbeat(
-        group_id,
-        request.member_id,
-        request.member_epoch,
-        topics=request.subscribed_topic_names,
-        rack_id=request.rack_id,
-        client_id=call.client_id or "",
-        client_host="/" + call.connection.host,
-        metadata=broker.topics_image.infos(known),
-        now=call.now,
-    )
+    answer = broker.share.heartbeat(group_id, heartbeat, broker.topics_image.infos(known), call.now)
     return heartbeat_response(
         ShareGroupHeartbeatResponse,
         request.member_id,

@@ -28,6 +28,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
+from kafka.broker.groups.assignors import balance
 from kafka.broker.groups.timers import DeadlineHeap
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
@@ -85,7 +86,7 @@ def assign_simple(
     for topic in {topic for topic, _ in partitions}:
         may_have[topic] = [member for member in members if topic in subscriptions[member]]
     _assign_one_owner_each(partitions, owners, may_have, held)
-    _balance(members, held, subscriptions)
+    balance(members, held, subscriptions)
     _partition_for_each(members, held, owners, subscriptions, partitions)
     return {member: frozenset(held[member]) for member in members}
 
@@ -106,28 +107,6 @@ def _assign_one_owner_each(
     for partition in unassigned:
         member = min(may_have[partition[0]], key=lambda member: len(held[member]))
         held[member].add(partition)
-
-
-def _balance(
-    members: Sequence[str], held: dict[str, set[TopicIdPartition]], subscriptions: Mapping[str, Set[UUID]]
-) -> None:
-    """Move partitions from the fullest to the emptiest member that may have them, while they differ by two or more."""
-    moved = True
-    while moved:
-        moved = False
-        for poor in sorted(members, key=lambda member: len(held[member])):
-            for rich in sorted(members, key=lambda member: -len(held[member])):
-                if len(held[rich]) - len(held[poor]) < 2:
-                    break
-                fitting = [partition for partition in held[rich] if partition[0] in subscriptions[poor]]
-                if fitting:
-                    partition = max(fitting, key=lambda found: (found[0].bytes, found[1]))
-                    held[rich].remove(partition)
-                    held[poor].add(partition)
-                    moved = True
-                    break
-            if moved:
-                break
 
 
 def _partition_for_each(
@@ -163,6 +142,31 @@ def _partition_for_each(
 
 FIRST_EPOCH = 1
 ASSIGNOR = "simple"
+
+
+class ShareHeartbeat(NamedTuple):
+    """A ShareGroupHeartbeat. ``epoch``: 0 joins, -1 leaves, any other is the one last given. ``topics`` None:
+    unchanged."""
+
+    member_id: str
+    epoch: int
+    topics: Collection[str] | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+    def check(self, group_id: str) -> None:
+        """InvalidRequestError for a heartbeat that no group could take."""
+        length = len(self.member_id)
+        if not 0 < length <= MAX_MEMBER_ID_LENGTH:
+            raise InvalidRequestError(f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters, not {length}")
+        for what, text in (("member id", self.member_id), ("group's name", group_id), ("rack id", self.rack_id)):
+            if text is not None and not text.strip():
+                raise InvalidRequestError(f"a {what} cannot be empty")
+        if self.epoch < LEAVE_EPOCH:
+            raise InvalidRequestError(f"member epoch {self.epoch}")
+        if self.epoch == JOIN_EPOCH and not self.topics:
+            raise InvalidRequestError("a member that joins names its topics")
 
 
 class ShareHeartbeatResult(NamedTuple):
@@ -225,40 +229,37 @@ class ShareGroup:
         """When to call :meth:`tick` next, in monotonic s."""
         return min((member.deadline for member in self.members.values()), default=None)
 
+    def check_empty(self) -> None:
+        """NonEmptyGroupError (68) while there are members."""
+        if self.members:
+            raise NonEmptyGroupError(f"share group {self.group_id} has members")
+
+    def forget_topic(self, topic_id: UUID) -> None:
+        """The group has no state of a topic any more."""
+        self.initialized = {one for one in self.initialized if one[0] != topic_id}
+
     def subscribed_topics(self) -> frozenset[str]:
         """The names of all topics that a member subscribes to."""
         return frozenset(name for member in self.members.values() for name in member.subscription)
 
     def heartbeat(
-        self,
-        member_id: str,
-        member_epoch: int,
-        *,
-        topics: Collection[str] | None,
-        rack_id: str | None = None,
-        client_id: str = "",
-        client_host: str = "",
-        metadata: Mapping[str, TopicInfo],
-        now: float,
+        self, request: ShareHeartbeat, metadata: Mapping[str, TopicInfo], now: float
     ) -> ShareHeartbeatResult:
-        """Join (epoch 0), stay (the epoch last given) or leave (-1).
-
-        ``metadata``: name -> topic, for topics that exist. ``topics`` None: unchanged. What was asked for has been
-        through :func:`check_heartbeat`.
-        """
+        """Join, stay or leave. ``metadata``: name -> topic, for topics that exist."""
         self.tick(now)
-        if member_epoch == LEAVE_EPOCH:
+        member_id = request.member_id
+        if request.epoch == LEAVE_EPOCH:
             self.leave(member_id)
             return ShareHeartbeatResult(LEAVE_EPOCH, 0, None)
-        member = self._member(member_id, member_epoch)
-        is_full = topics is not None
+        member = self._member(member_id, request.epoch)
+        is_full = request.topics is not None
         changed = member_id not in self.members
-        if topics is not None and frozenset(topics) != member.subscription:
-            member.subscription = frozenset(topics)
+        if request.topics is not None and frozenset(request.topics) != member.subscription:
+            member.subscription = frozenset(request.topics)
             changed = True
-        if rack_id is not None:
-            member.rack_id = rack_id
-        member.client_id, member.client_host = client_id, client_host
+        if request.rack_id is not None:
+            member.rack_id = request.rack_id
+        member.client_id, member.client_host = request.client_id, request.client_host
         member.deadline = now + self.config.number("share.session.timeout.ms") / 1000
         self.members[member_id] = member
         if self._update_topics(metadata) or changed:
@@ -268,7 +269,7 @@ class ShareGroup:
             self.epoch += 1
             self._assign(now)
         target = self._target.get(member_id, frozenset())
-        is_news = is_full or member_epoch == JOIN_EPOCH or target != member.assignment
+        is_news = is_full or request.epoch == JOIN_EPOCH or target != member.assignment
         if member.epoch != self.assignment_epoch:
             member.previous_epoch = member.epoch
             member.epoch = self.assignment_epoch
@@ -351,21 +352,6 @@ class ShareGroup:
         self._assigned_at = now
 
 
-def check_heartbeat(
-    group_id: str, member_id: str, member_epoch: int, topics: Collection[str] | None, rack_id: str | None
-) -> None:
-    """InvalidRequestError for a heartbeat that no group could take."""
-    if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
-        raise InvalidRequestError(f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters, not {len(member_id)}")
-    for what, text in (("member id", member_id), ("group's name", group_id), ("rack id", rack_id)):
-        if text is not None and not text.strip():
-            raise InvalidRequestError(f"a {what} cannot be empty")
-    if member_epoch < LEAVE_EPOCH:
-        raise InvalidRequestError(f"member epoch {member_epoch}")
-    if member_epoch == JOIN_EPOCH and not topics:
-        raise InvalidRequestError("a member that joins names its topics")
-
-
 class ShareGroupCoordinator:
     """Share groups by name. ``configs``: what was set for each group, and is read again by :meth:`configure`."""
 
@@ -401,39 +387,20 @@ class ShareGroupCoordinator:
     # -- membership --------------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self,
-        group_id: str,
-        member_id: str,
-        member_epoch: int,
-        *,
-        topics: Collection[str] | None,
-        rack_id: str | None = None,
-        client_id: str = "",
-        client_host: str = "",
-        metadata: Mapping[str, TopicInfo],
-        now: float,
+        self, group_id: str, request: ShareHeartbeat, metadata: Mapping[str, TopicInfo], now: float
     ) -> ShareHeartbeatResult:
-        """A member's heartbeat (see :meth:`ShareGroup.heartbeat`); the first join makes the group."""
-        check_heartbeat(group_id, member_id, member_epoch, topics, rack_id)
+        """A member's heartbeat, which has been checked (see :meth:`ShareGroup.heartbeat`); the first join makes the
+        group."""
         group = self.groups.get(group_id)
         if group is None:
-            if member_epoch != JOIN_EPOCH:
+            if request.epoch != JOIN_EPOCH:
                 raise GroupIdNotFoundError(f"no share group {group_id}")
             group = ShareGroup(group_id, self.config(group_id))
         before = group.epoch
-        answer = group.heartbeat(
-            member_id,
-            member_epoch,
-            topics=topics,
-            rack_id=rack_id,
-            client_id=client_id,
-            client_host=client_host,
-            metadata=metadata,
-            now=now,
-        )
+        answer = group.heartbeat(request, metadata, now)
         self.groups[group_id] = group
         self._deadlines.at_latest(group_id, group.next_deadline)
-        if group.epoch != before and member_epoch != LEAVE_EPOCH:
+        if group.epoch != before and request.epoch != LEAVE_EPOCH:
             self._store.write_group(group_id, group.epoch)
         return answer
 
@@ -448,8 +415,7 @@ class ShareGroupCoordinator:
 
     def delete(self, group_id: str) -> None:
         """Forget a group and all its state; NonEmptyGroupError (68) while it has members."""
-        if self.describe(group_id).members:
-            raise NonEmptyGroupError(f"share group {group_id} has members")
+        self.describe(group_id).check_empty()
         self._forget([key for key in self.keys() if key.group_id == group_id])
         self._store.delete_group(group_id)
         del self.groups[group_id]
@@ -508,8 +474,8 @@ class ShareGroupCoordinator:
     def alter_offset(self, group_id: str, topic_id: UUID, number: int, start_offset: int) -> None:
         """Begin anew at an offset (AlterShareGroupOffsets); NonEmptyGroupError (68) while the group has members."""
         group = self.groups.get(group_id)
-        if group is not None and group.members:
-            raise NonEmptyGroupError(f"share group {group_id} has members")
+        if group is not None:
+            group.check_empty()
         key = ShareKey(group_id, topic_id, number)
         self._forget([key])
         self._store.write(key, start_offset, [])
@@ -521,10 +487,9 @@ class ShareGroupCoordinator:
     def delete_offsets(self, group_id: str, topic_id: UUID) -> None:
         """Forget a topic in a group (DeleteShareGroupOffsets); NonEmptyGroupError (68) while the group has members."""
         group = self.describe(group_id)
-        if group.members:
-            raise NonEmptyGroupError(f"share group {group_id} has members")
+        group.check_empty()
         self._forget([key for key in self.keys() if key.group_id == group_id and key.topic_id == topic_id])
-        group.initialized = {one for one in group.initialized if one[0] != topic_id}
+        group.forget_topic(topic_id)
 
     def initialized(self, group_id: str) -> list[tuple[UUID, int]]:
         """The partitions of a group's offsets, sorted: what it has fetched, was assigned or was given offsets for."""
@@ -536,11 +501,8 @@ class ShareGroupCoordinator:
     def topic_deleted(self, topic_id: UUID) -> None:
         """Forget a topic in every group."""
         for group in self.groups.values():
-            group.initialized = {one for one in group.initialized if one[0] != topic_id}
-        for key in [key for key in self.keys() if key.topic_id == topic_id]:
-            self._partitions.pop(key, None)
-            self._deadlines.discard(key)
-            self._store.forget(key)
+            group.forget_topic(topic_id)
+        self._forget([key for key in self.keys() if key.topic_id == topic_id], self._store.forget)
 
     def release(
         self, group_id: str, member_id: str, partitions: Iterable[tuple[UUID, int]], now: float
@@ -577,8 +539,8 @@ class ShareGroupCoordinator:
                 self._deadlines.at_latest(name, group.next_deadline)
         return events
 
-    def _forget(self, keys: Iterable[ShareKey]) -> None:
+    def _forget(self, keys: Iterable[ShareKey], delete: Callable[[ShareKey], None] | None = None) -> None:
         for key in keys:
             self._partitions.pop(key, None)
             self._deadlines.discard(key)
-            self._store.delete(key)
+            (delete or self._store.delete)(key)

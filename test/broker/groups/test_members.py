@@ -97,11 +97,13 @@ def test_the_first_member_leads_and_decides_on_the_type() -> None:
 def test_a_static_member_is_known_by_its_instance_until_it_is_gone() -> None:
     roster = roster_of(member("a", instance="i"), member("b"))
     assert roster.static == {"i": "a"}
-    assert roster.member_error("a", "i") is None
-    assert roster.member_error("b", None) is None
-    assert roster.member_error("b", "i") is FencedInstanceIdError
-    assert roster.member_error("a", "j") is UnknownMemberIdError
-    assert roster.member_error("c", None) is UnknownMemberIdError
+    assert roster.member("a", "i").member_id == "a"
+    assert roster.member("b", None).member_id == "b"
+    with pytest.raises(FencedInstanceIdError):
+        roster.member("b", "i")
+    for member_id, instance_id in (("a", "j"), ("c", None)):
+        with pytest.raises(UnknownMemberIdError):
+            roster.member(member_id, instance_id)
     roster.remove_member("b")
     assert roster.static == {"i": "a"}
     roster.remove_member("a")

@@ -10,6 +10,7 @@ import pytest
 from kafka.broker.groups.classic_group import ClassicGroup, ClassicState
 from kafka.broker.groups.coordinator import FIRST_COMMIT_WITH_GROUP_ERRORS
 from kafka.broker.offset_store import CommittedOffset
+from kafka.broker.share.coordinator import ShareHeartbeat
 from kafka.broker.topics import TopicInfo
 from kafka.errors import (
     GroupIdNotFoundError,
@@ -34,7 +35,7 @@ def hand(tmp_path: Path) -> Iterator[HandBroker]:
 
 def share_group(hand: HandBroker, name: str) -> None:
     topics: dict[str, TopicInfo] = {}
-    hand.broker.share.heartbeat(name, "m", 0, topics=["t"], metadata=topics, now=hand.now)
+    hand.broker.share.heartbeat(name, ShareHeartbeat("m", 0, ["t"]), topics, hand.now)
 
 
 def test_a_generation_of_a_group_that_is_not_there_is_wrong_in_the_words_of_the_version(hand: HandBroker) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from kafka.broker.broker import Broker
-from kafka.broker.share.coordinator import ShareGroupCoordinator
+from kafka.broker.share.coordinator import ShareGroupCoordinator, ShareHeartbeat
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.state_store import ShareKey
@@ -32,7 +32,7 @@ class Groups(ShareGroupCoordinator):
         return self.partition("g", TOPIC, 0, lambda config: start)
 
     def join(self, epoch: int = 0, now: float = 0.0) -> None:
-        self.heartbeat("g", "m", epoch, topics=["t"], metadata=METADATA, now=now)
+        self.heartbeat("g", ShareHeartbeat("m", epoch, ["t"]), METADATA, now)
 
 
 def take(partition: SharePartition, count: int) -> list[Acquired]:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from kafka.broker.share.coordinator import ShareGroup, ShareHeartbeatResult, ShareMember, check_heartbeat
+from kafka.broker.share.coordinator import ShareGroup, ShareHeartbeat, ShareHeartbeatResult, ShareMember
 from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.topics import TopicInfo
 from kafka.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError, UnknownMemberIdError
@@ -24,7 +24,7 @@ class Group:
     def beat(
         self, member: str, epoch: int, topics: list[str] | None = None, rack: str | None = None
     ) -> ShareHeartbeatResult:
-        return self.group.heartbeat(member, epoch, topics=topics, rack_id=rack, metadata=self.metadata, now=self.now)
+        return self.group.heartbeat(ShareHeartbeat(member, epoch, topics, rack), self.metadata, self.now)
 
     def join(self, member: str) -> ShareHeartbeatResult:
         return self.beat(member, 0, ["t"])
@@ -215,20 +215,20 @@ def test_malformed_heartbeats_are_invalid_requests(
     member: str, epoch: int, topics: list[str] | None, rack: str | None
 ) -> None:
     with pytest.raises(InvalidRequestError):
-        check_heartbeat("g", member, epoch, topics, rack)
+        ShareHeartbeat(member, epoch, topics, rack).check("g")
 
 
 def test_a_heartbeat_names_a_group() -> None:
     with pytest.raises(InvalidRequestError):
-        check_heartbeat(" ", "m", 0, ["t"], None)
+        ShareHeartbeat("m", 0, ["t"], None).check(" ")
 
 
 def test_only_who_joins_has_to_name_topics() -> None:
-    check_heartbeat("g", "m", 3, [], None)
-    check_heartbeat("g", "x" * 36, 0, ["t"], "r")
-    check_heartbeat("g", "m", -1, [], None)
+    ShareHeartbeat("m", 3, [], None).check("g")
+    ShareHeartbeat("x" * 36, 0, ["t"], "r").check("g")
+    ShareHeartbeat("m", -1, [], None).check("g")
     with pytest.raises(InvalidRequestError):
-        check_heartbeat("g", "m", 0, [], None)
+        ShareHeartbeat("m", 0, [], None).check("g")
 
 
 def test_topics_that_appear_and_grow_are_assigned() -> None:
