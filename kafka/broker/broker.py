@@ -516,7 +516,7 @@ class Broker:
     def flush_metadata(self) -> None:
         """Flush the metadata before the response, unless fsync=never."""
         if self._flush_policy.name != "never":
-            self.logs.flusher.request_flush(self.metadata)
+            self.logs.flusher.request_flush(self.metadata.journal)
 
     def apply_topic_defaults(self) -> None:
         """Apply the broker's settings as the defaults of all topics."""

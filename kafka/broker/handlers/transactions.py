@@ -342,7 +342,7 @@ def describe_transactions(
 
 def _described_transaction(broker: Broker, transactional_id: str) -> _DescribedTransaction:
     """TRANSACTIONAL_ID_NOT_FOUND (105) for an unknown id, INVALID_REQUEST for an empty one (KIP-664)."""
-    found = broker.transactions.get(transactional_id)
+    found = broker.transactions.all.get(transactional_id)
     if found is None:
         error = TransactionalIdNotFoundError if transactional_id else InvalidRequestError
         return failed(_DescribedTransaction, error_code(error), transactional_id=transactional_id)

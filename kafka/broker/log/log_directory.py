@@ -150,7 +150,7 @@ class LogDirectory:
             self.metadata = MetadataStore(
                 os.path.join(self.path, "metadata.journal"),
                 self.pool,
-                on_dirty=lambda: self.flusher.mark_dirty(self.metadata),
+                on_dirty=self.flusher.mark_dirty,
                 sync=self.flush_policy.name != "never",
             )
             self._topics_path = os.path.join(self.path, "topics")
@@ -183,7 +183,7 @@ class LogDirectory:
             self._logs[key] = found
             epoch = self._leader_epoch(topic, partition)
             if epoch is not None:
-                found.leader_epoch = epoch
+                found.begin_leader_epoch(epoch)
         return found
 
     def _open(self, topic: Topic, partition: int) -> PartitionLog:
@@ -266,10 +266,7 @@ class LogDirectory:
 
         Errors, after which the topic still exists: UnknownTopicOrPartitionError (3), KafkaStorageError (56).
         """
-        found_topic = self.metadata.topic(name)
-        if found_topic is None:
-            raise UnknownTopicOrPartitionError(f"no topic {name}")
-        path = self._topic_path(found_topic)
+        path = self._topic_path(self.metadata.known_topic(name))
         rename(path, path + DELETED)  # it may have no files yet
         try:
             topic = self.metadata.delete_topic(name)
@@ -292,7 +289,7 @@ class LogDirectory:
         if self.flush_policy.name == "never":
             self.deleter.add([path])
             return
-        self.flusher.request_flush(self.metadata)
+        self.flusher.request_flush(self.metadata.journal)
         self.flusher.add_waiter(lambda error: self.deleter.add([path]) if error is None else None)
 
     def _config(self, name: str) -> LogConfig:
@@ -359,7 +356,7 @@ class LogDirectory:
             self.flusher.forget(found)
         self._logs.clear()
         try:
-            self.metadata.close()
+            self.metadata.journal.close()
         except KafkaError as error:
             log.error("cannot close %s cleanly: %s", self.path, error)
         self.pool.close()

@@ -50,7 +50,7 @@ class Journal:
     that has grown to several times its valid entries is rewritten and replaced atomically.
 
     ``replay`` is called with every entry, the oldest first. ``min_rewrite_bytes``: a smaller file is never rewritten.
-    ``on_dirty`` is called after writes.
+    ``on_dirty`` is called with the journal after writes.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Journal:
         replay: Callable[[bytes, bytes | None], None],
         *,
         min_rewrite_bytes: int = 1 << 20,
-        on_dirty: Callable[[], None] = lambda: None,
+        on_dirty: Callable[[Journal], None] = lambda journal: None,
         sync: bool = True,
     ) -> None:
         self.path = path
@@ -91,7 +91,7 @@ class Journal:
         data = b"".join(encode(key, value) for key, value in entries)
         self._pool.write(self.path, self._size, data)
         self._size += len(data)
-        self._on_dirty()
+        self._on_dirty(self)
 
     def rewrite_if_due(self, entries: Callable[[], Iterable[Entry]]) -> None:
         """Rewrite the file with these entries if it has grown enough. All entries are durable already, so a failure is
@@ -119,7 +119,7 @@ class Journal:
         """The file is synced, or ``error``: then entries may be lost, and the journal takes no more writes. After an
         OutOfDescriptorsError it is only still to be synced."""
         if isinstance(error, OutOfDescriptorsError):
-            self._on_dirty()
+            self._on_dirty(self)
         elif error is not None:
             self.failure = KafkaStorageError(
                 f"{self.path} takes no more writes until the broker is restarted, because acknowledged changes may be "
@@ -213,16 +213,14 @@ class Topic(NamedTuple):
 
 
 class MetadataStore:
-    """The broker's metadata, in memory and in the journal at ``path``."""
+    """The broker's metadata, in memory and in :attr:`journal`, the file at ``path``."""
 
-    def __init__(
-        self, path: str, pool: FilePool, *, on_dirty: Callable[[], None] = lambda: None, sync: bool = True
-    ) -> None:
+    def __init__(self, path: str, pool: FilePool, *, on_dirty: Callable[[Journal], None], sync: bool) -> None:
         self._values: dict[str, Any] = {}
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
         self._by_collision_key: dict[str, str] = {}
-        self._journal = Journal(path, pool, self._replay, on_dirty=on_dirty, sync=sync)
+        self.journal = Journal(path, pool, self._replay, on_dirty=on_dirty, sync=sync)
 
     # -- topics ------------------------------------------------------------------------------------------------------
 
@@ -292,21 +290,6 @@ class MetadataStore:
         """Store a small value; None: delete it."""
         self._write({f"meta/{name}": value})
 
-    def begin_flush(self) -> list[str]:
-        """As :meth:`Journal.begin_flush`."""
-        return self._journal.begin_flush()
-
-    def end_flush(self, error: KafkaStorageError | None) -> None:
-        """As :meth:`Journal.end_flush`."""
-        self._journal.end_flush(error)
-
-    def flush(self) -> None:
-        """Wait until everything is on the disk."""
-        self._journal.flush()
-
-    def close(self) -> None:
-        self._journal.close()
-
     @property
     def starts(self) -> int:
         """How often a broker was started with this metadata."""
@@ -324,17 +307,16 @@ class MetadataStore:
 
     def known_topic(self, name: str) -> Topic:
         """The topic of this name. UnknownTopicOrPartitionError (3)."""
-        topic = self._topics.get(name)
-        if topic is None:
+        if name not in self._topics:
             raise UnknownTopicOrPartitionError(f"no topic {name}")
-        return topic
+        return self._topics[name]
 
     def _write(self, changes: Mapping[str, Any]) -> None:
         """Write one entry for all changes, so that they are atomic."""
-        self._journal.append([(b"change", json.dumps(changes, separators=(",", ":")).encode())])
+        self.journal.append([(b"change", json.dumps(changes, separators=(",", ":")).encode())])
         for key, value in changes.items():
             self._apply(key, value)
-        self._journal.rewrite_if_due(self._entries)
+        self.journal.rewrite_if_due(self._entries)
 
     def _entries(self) -> Iterator[Entry]:
         for key, value in self._values.items():
@@ -396,7 +378,10 @@ class IdAllocator:
         self._rng = rng
         self._sync = sync
         self._producer_ids = range(0)
-        self._count_start()
+        try:
+            metadata.count_start()
+        except KafkaStorageError as error:
+            log.error("leader epochs will repeat after the next start: %s", error.args[0] if error.args else error)
         self.cluster_id: str = metadata.meta("cluster_id") or self._new_cluster_id()
 
     def leader_epoch(self, topic: Topic, partition: int) -> int:
@@ -414,15 +399,8 @@ class IdAllocator:
             self._metadata.set_meta("next_producer_id", first + PRODUCER_ID_BLOCK)
             self._sync()
             self._producer_ids = range(first, first + PRODUCER_ID_BLOCK)
-        first = self._producer_ids[0]
-        self._producer_ids = self._producer_ids[1:]
+        first, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return first
-
-    def _count_start(self) -> None:
-        try:
-            self._metadata.count_start()
-        except KafkaStorageError as error:
-            log.error("leader epochs will repeat after the next start: %s", error.args[0] if error.args else error)
 
     def _new_cluster_id(self) -> str:
         text = base64.urlsafe_b64encode(self._rng.randbytes(16)).rstrip(b"=").decode()

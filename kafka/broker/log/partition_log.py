@@ -311,8 +311,8 @@ class PartitionLog:
         """The epoch that is stored in what is appended from now on."""
         return max(self.epochs.latest, 0)
 
-    @leader_epoch.setter
-    def leader_epoch(self, epoch: int) -> None:
+    def begin_leader_epoch(self, epoch: int) -> None:
+        """Store this epoch in what is appended from now on."""
         self.epochs.assign(epoch, self.end_offset)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

@@ -108,18 +108,13 @@ class TransactionStore:
         """Transactional id -> its metadata."""
         return self._transactions
 
-    def get(self, transactional_id: str) -> TransactionMetadata | None:
-        return self._transactions.get(transactional_id)
-
     def coordinator_epoch(self, transactional_id: str) -> int:
-        """The coordinator epoch of markers: the leader epoch of the id's partition."""
-        return self._topic.log(self._topic.partition_of(transactional_id)).leader_epoch
-
-    def check(self, transactional_id: str) -> None:
-        """KafkaStorageError (56) when the records of the id's partition may be lost."""
-        failure = self._topic.log(self._topic.partition_of(transactional_id)).failure
-        if failure is not None:
-            raise failure
+        """The coordinator epoch of markers: the leader epoch of the id's partition. KafkaStorageError (56) when the
+        records of that partition may be lost."""
+        found = self._topic.log(self._topic.partition_of(transactional_id))
+        if found.failure is not None:
+            raise found.failure
+        return found.leader_epoch
 
     def put(self, transactional_id: str, transaction: TransactionMetadata, server_version: int) -> None:
         """Store an id's metadata; KafkaStorageError (56) leaves the old one."""
@@ -237,9 +232,6 @@ class TransactionCoordinator:
         """Transactional id -> its metadata."""
         return self._store.all
 
-    def get(self, transactional_id: str) -> TransactionMetadata | None:
-        return self._store.get(transactional_id)
-
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def init_producer_id(self, transactional_id: str | None, timeout_ms: int, expected: Producer | None) -> Producer:
@@ -256,7 +248,7 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= longest:
             raise InvalidTransactionTimeoutError(f"{timeout_ms} ms; transaction.max.timeout.ms is {longest}")
         now_ms = self._epoch_ms()
-        found = self._store.get(transactional_id)
+        found = self._store.all.get(transactional_id)
         if found is None:
             found = TransactionMetadata(self._new_producer_id(), timeout_ms, now_ms)
         if must_abort_first(found, expected):
@@ -317,7 +309,7 @@ class TransactionCoordinator:
     def _known(self, transactional_id: str | None) -> TransactionMetadata:
         if not transactional_id:
             raise InvalidRequestError("the transactional id is empty")
-        found = self._store.get(transactional_id)
+        found = self._store.all.get(transactional_id)
         if found is None:
             raise InvalidProducerIdMappingError(f"unknown transactional id {transactional_id}")
         return found
@@ -355,22 +347,15 @@ class TransactionCoordinator:
         found = self._decided(transactional_id)
         if found is None:
             return
+        is_durable = False
         try:
-            self._store.check(transactional_id)
-        except KafkaStorageError as error:
-            self._end_failed(transactional_id, error, is_durable=False)
-            return
-        try:
-            marker = TransactionMarker(
-                found.producer_id,
-                found.epoch,
-                found.state is PREPARE_COMMIT,
-                self._store.coordinator_epoch(transactional_id),
-                found.client_version,
-            )
+            epoch = self._store.coordinator_epoch(transactional_id)
+            is_durable = True
+            is_committed = found.state is PREPARE_COMMIT
+            marker = TransactionMarker(found.producer_id, found.epoch, is_committed, epoch, found.client_version)
             self._markers.write_all(found.partitions, marker, is_retry=is_retry)
         except KafkaStorageError as error:
-            self._end_failed(transactional_id, error, is_durable=True)
+            self._end_failed(transactional_id, error, is_durable=is_durable)
         else:
             self._logs.call_when_flushed(partial(self._write_complete, transactional_id))
 
@@ -388,7 +373,7 @@ class TransactionCoordinator:
 
     def _decided(self, transactional_id: str) -> TransactionMetadata | None:
         """The transaction; None when ``__transaction_state`` was deleted meanwhile."""
-        found = self._store.get(transactional_id)
+        found = self._store.all.get(transactional_id)
         if found is not None and found.state in COMPLETED:
             return found
         self._call_back(transactional_id, True)
@@ -458,7 +443,7 @@ class TransactionCoordinator:
             self._expire_transactional_ids()
 
     def _on_timer(self, transactional_id: str, now: float) -> None:
-        found = self._store.get(transactional_id)
+        found = self._store.all.get(transactional_id)
         if found is None:
             return
         if found.state in COMPLETED:

@@ -65,25 +65,17 @@ def verify_batch(
     """Verify a transactional batch of Produce in this version, with this first sequence; VerificationFailedError."""
     if not log.producers.has_open_transaction(*producer):
         log.producers.expect_first(*producer, sequence)
+    adds = version >= ADDS_SINCE_PRODUCE
     try:
-        _verify(coordinator, partition, log, transactional_id, producer, adds=version >= ADDS_SINCE_PRODUCE)
-    except TransactionAbortableError as error:
-        if version >= _ABORTABLE_SINCE_PRODUCE:
-            raise VerificationFailedError(error) from None
-        text = "Partition was not added to the transaction" if version >= _TEXT_SINCE else ""
-        raise VerificationFailedError(InvalidTxnStateError(), text) from None
-    except ProducerFencedError:
-        raise VerificationFailedError(InvalidProducerEpochError()) from None
-    except (ConcurrentTransactionsError, NotCoordinatorError) as error:
-        if version >= ADDS_SINCE_PRODUCE and isinstance(error, ConcurrentTransactionsError):
-            raise VerificationFailedError(error) from None
-        raise VerificationFailedError(
-            NotEnoughReplicasError(),
-            "Unable to verify the partition has been added to the transaction. Underlying error: "
-            f"{error.message}",
-        ) from None
+        _verify(coordinator, partition, log, transactional_id, producer, adds=adds)
     except BrokerResponseError as error:
-        raise VerificationFailedError(error) from None
+        if isinstance(error, TransactionAbortableError) and version < _ABORTABLE_SINCE_PRODUCE:
+            text = "Partition was not added to the transaction" if version >= _TEXT_SINCE else ""
+            raise VerificationFailedError(InvalidTxnStateError(), text) from None
+        if isinstance(error, NotCoordinatorError) or (isinstance(error, ConcurrentTransactionsError) and not adds):
+            text = "Unable to verify the partition has been added to the transaction. Underlying error: "
+            raise VerificationFailedError(NotEnoughReplicasError(), text + error.message) from None
+        raise _failed(error) from None
 
 
 def verify_offsets(
@@ -98,13 +90,15 @@ def verify_offsets(
     VerificationFailedError."""
     try:
         _verify(coordinator, partition, log, transactional_id, producer, adds=version >= ADDS_SINCE_OFFSET_COMMIT)
-    except TransactionAbortableError as error:
-        is_known = version >= _ABORTABLE_SINCE_OFFSET_COMMIT
-        raise VerificationFailedError(error if is_known else InvalidTxnStateError()) from None
-    except ProducerFencedError:
-        raise VerificationFailedError(InvalidProducerEpochError()) from None
     except BrokerResponseError as error:
-        raise VerificationFailedError(error) from None
+        if isinstance(error, TransactionAbortableError) and version < _ABORTABLE_SINCE_OFFSET_COMMIT:
+            raise VerificationFailedError(InvalidTxnStateError()) from None
+        raise _failed(error) from None
+
+
+def _failed(error: BrokerResponseError) -> VerificationFailedError:
+    """What is the same in all versions of both requests."""
+    return VerificationFailedError(InvalidProducerEpochError() if isinstance(error, ProducerFencedError) else error)
 
 
 def _verify(

@@ -67,7 +67,8 @@ class LogAgainstList(RuleBasedStateMachine):
         self.lead(self.epoch + 1)
 
     def lead(self, epoch: int) -> None:
-        self.log.leader_epoch = self.epoch = epoch
+        self.epoch = epoch
+        self.log.begin_leader_epoch(epoch)
         while self.epochs and self.epochs[-1][1] >= self.end:
             self.epochs.pop()
         self.epochs.append((epoch, self.end))

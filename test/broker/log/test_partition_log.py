@@ -60,7 +60,7 @@ def segment_path(log: PartitionLog, at: int = -1) -> Path:
 def test_appended_batches_get_consecutive_offsets_and_come_back_unchanged(tmp_path: Path, pool: FilePool) -> None:
     log = open_log(tmp_path / "t", pool)
     first = log.append(batch([b"a", b"b"]), now_ms=1)
-    log.leader_epoch = 4
+    log.begin_leader_epoch(4)
     second = log.append(batch([b"c"]), now_ms=1)
     assert (first.base_offset, first.last_offset, second.base_offset) == (0, 1, 2)
     data = log.read(0, 1 << 20)

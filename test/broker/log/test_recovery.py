@@ -53,7 +53,7 @@ def test_a_killed_process_costs_the_next_start_little_of_a_big_last_segment(
     tmp_path: Path, pool: FilePool, sync: bool
 ) -> None:
     log = open_log(tmp_path / "t", pool, sync=sync)
-    log.leader_epoch = 3
+    log.begin_leader_epoch(3)
     fill(log, 1000)
     assert len(log.segments) == 1
     again = open_log(killed(log, tmp_path / "killed"), pool, sync=sync)
