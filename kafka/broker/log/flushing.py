@@ -48,13 +48,10 @@ class FlushPolicy(NamedTuple):
     @classmethod
     def parse(cls, text: str, interval_s: float = 1.0) -> FlushPolicy:
         """The policy of this name; KafkaConfigurationError for others."""
-        if text == "always":
-            return cls(text, None, True)
-        if text == "interval":
-            return cls(text, interval_s, False)
-        if text == "never":
-            return cls(text, None, False)
-        raise KafkaConfigurationError(f"fsync is one of always, interval, never; not {text!r}")
+        interval = {"always": None, "interval": interval_s, "never": None}
+        if text not in interval:
+            raise KafkaConfigurationError(f"fsync is one of {', '.join(interval)}; not {text!r}")
+        return cls(text, interval[text], text == "always")
 
     def deadline(self, dirty_since: float | None) -> float | None:
         """When bytes first written at ``dirty_since`` (monotonic s; None: there are none) have to be flushed."""

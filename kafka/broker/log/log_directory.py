@@ -18,7 +18,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -344,20 +344,22 @@ class LogDirectory:
         the others.
         """
         self.flusher.close_executor()
-        try:
+        with _logged_errors(self.path):
             self.sync()  # its waiters may write more
-        except KafkaError as error:
-            log.error("cannot close %s cleanly: %s", self.path, error)
         for found in self._logs.values():
-            try:
+            with _logged_errors(found.name):
                 found.close()
-            except KafkaError as error:
-                log.error("cannot close %s cleanly: %s", found.name, error)
             self.flusher.forget(found)
         self._logs.clear()
-        try:
+        with _logged_errors(self.path):
             self.metadata.journal.close()
-        except KafkaError as error:
-            log.error("cannot close %s cleanly: %s", self.path, error)
         self.pool.close()
         self._lock.release()
+
+
+@contextlib.contextmanager
+def _logged_errors(name: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as error:
+        log.error("cannot close %s cleanly: %s", name, error)

@@ -55,6 +55,34 @@ class MaintenanceSettings(NamedTuple):
     producer_expiration_ms: int = EXPIRATION_MS
 
 
+class _PeriodicWork:
+    """Work that ``start`` begins when it is due, first at ``begin_at`` (monotonic s) and then ``pause_s`` after its
+    end."""
+
+    def __init__(self, start: Callable[[], Iterator[None]], pause_s: Callable[[], float], begin_at: float) -> None:
+        self._start = start
+        self._pause_s = pause_s
+        self._begin_at = begin_at
+        self._steps: Iterator[None] | None = None
+
+    def tick(self, now: float) -> float:
+        """Do a step, if one is due; the time of the next one."""
+        if self._steps is None:
+            if now < self._begin_at:
+                return self._begin_at
+            self._steps = self._start()
+        try:
+            next(self._steps)
+            return now + PAUSE_S
+        except StopIteration:
+            pass
+        except Exception:
+            log.exception("log maintenance failed; it restarts when it is next due")
+        self._steps = None
+        self._begin_at = now + self._pause_s()
+        return self._begin_at
+
+
 class LogMaintenance:
     """The maintenance of one broker's logs. ``on_visit`` is called with each log that the retention check looks at;
     ``on_start_moved`` when a log start offset has risen; ``settings`` returns the current settings."""
@@ -75,10 +103,11 @@ class LogMaintenance:
         self._epoch_ms = epoch_ms
         self._on_visit = on_visit
         self._on_start_moved = on_start_moved
-        self._retention: Iterator[None] | None = None
-        self._retention_at = now + self.settings.initial_delay_s
-        self._cleaning: Iterator[None] | None = None
-        self._clean_at = now + self.settings.initial_delay_s
+        begin_at = now + self.settings.initial_delay_s
+        self._retention = _PeriodicWork(self._check_all_partitions, lambda: self.settings.check_s, begin_at)
+        self._cleaning = _PeriodicWork(
+            self._clean_one, lambda: PAUSE_S if self._has_cleaned else self.settings.backoff_s, begin_at
+        )
         self._has_cleaned = False
         self._is_waiting = False
         self._sync_error: KafkaStorageError | None = None
@@ -90,50 +119,17 @@ class LogMaintenance:
     def tick(self, now: float) -> float | None:
         """Do a little of what is due at ``now`` (monotonic s); the time of the next call, infinity while a sync
         runs."""
-        return min(self._tick_retention(now), self._tick_cleaner(now))
-
-    def _tick_retention(self, now: float) -> float:
-        if self._retention is None:
-            if now < self._retention_at:
-                return self._retention_at
-            self.settings = self._settings()
-            self._retention = self._check_all_partitions()
-        if self._step(self._retention):
-            return now + PAUSE_S
-        self._retention = None
-        self._retention_at = now + self.settings.check_s
-        return self._retention_at
-
-    def _tick_cleaner(self, now: float) -> float:
-        if not self.settings.is_cleaning or self._is_waiting:
-            return float("inf")
-        if self._cleaning is None:
-            if now < self._clean_at:
-                return self._clean_at
-            self.settings = self._settings()
-            self._has_cleaned = False
-            self._cleaning = self._clean_one()
-        if self._step(self._cleaning):
-            return float("inf") if self._is_waiting else now + PAUSE_S
-        self._cleaning = None
-        self._clean_at = now + (PAUSE_S if self._has_cleaned else self.settings.backoff_s)
-        return self._clean_at
-
-    @staticmethod
-    def _step(work: Iterator[None]) -> bool:
-        """Run one step; whether there is another."""
-        try:
-            next(work)
-        except StopIteration:
-            return False
-        except Exception:
-            log.exception("log maintenance failed; it restarts when it is next due")
-            return False
-        return True
+        next_at = self._retention.tick(now)
+        if self.settings.is_cleaning and not self._is_waiting:
+            cleaning_at = self._cleaning.tick(now)
+            if not self._is_waiting:
+                next_at = min(next_at, cleaning_at)
+        return next_at
 
     # -- retention ---------------------------------------------------------------------------------------------------
 
     def _check_all_partitions(self) -> Iterator[None]:
+        self.settings = self._settings()
         count = 0
         for topic in self._logs.metadata:
             if self._logs.metadata.topic_by_id(topic.topic_id) is None:
@@ -192,6 +188,8 @@ class LogMaintenance:
 
     def _clean_one(self) -> Iterator[None]:
         """Clean the open compacted log with the greatest dirty ratio."""
+        self.settings = self._settings()
+        self._has_cleaned = False
         best: tuple[PartitionLog, CleaningPlan] | None = None
         count = 0
         self._uncleanable = {given for given in self._uncleanable if not given.is_closed}

@@ -141,6 +141,9 @@ def should_roll(
     )
 
 
+_Unflushed = tuple[Segment | None, Seal | None]
+
+
 class UnflushedFiles:
     """The files and directories of one log that are not known to be on the disk, and the seals that wait for them.
 
@@ -152,48 +155,41 @@ class UnflushedFiles:
     """
 
     def __init__(self, on_mark: Callable[[], None]) -> None:
-        self.paths: dict[str, Segment | None] = {}
-        """Paths written to since the last flush began; a segment's file with its segment."""
+        self.paths: dict[str, _Unflushed] = {}
+        """Paths written to since the last flush began; a segment's file with its segment, and with the seal that is to
+        be written when the bytes that it describes have been synced."""
         self._on_mark = on_mark
-        self._in_flush: list[tuple[str, Segment | None, Seal | None]] = []
+        self._in_flush: list[tuple[str, _Unflushed]] = []
 
-    def mark(self, path: str, segment: Segment | None = None) -> None:
+    def mark(self, path: str, segment: Segment | None = None, seal: Seal | None = None) -> None:
         """``path`` was written to."""
-        self.paths[path] = segment
+        self.paths[path] = segment, seal
         self._on_mark()
-
-    def forget(self, path: str) -> None:
-        """The file is about to be deleted."""
-        self.paths.pop(path, None)
 
     def __contains__(self, path: str) -> bool:
         """Whether the path waits for a flush, or one is under way."""
-        return path in self.paths or any(path == one for one, _, _ in self._in_flush)
+        return path in self.paths or any(path == one for one, _ in self._in_flush)
 
     def begin_flush(self) -> list[str]:
         """A flush begins: the paths to sync."""
-        for path, segment in self.paths.items():
-            seal = segment.take_pending_seal() if segment is not None else None
-            self._in_flush.append((path, segment, seal))
+        self._in_flush += self.paths.items()
         self.paths.clear()
-        return [path for path, segment, _ in self._in_flush if segment is None or not segment.is_removed]
+        return [path for path, (segment, _) in self._in_flush if segment is None or not segment.is_removed]
 
     def restore(self) -> None:
         """The flush could not open the files: they are still to be synced."""
         done, self._in_flush = self._in_flush, []
-        for path, segment, seal in done:
-            if segment is not None and segment.is_removed:
-                continue
-            self.mark(path, segment)
-            if segment is not None and segment.pending_seal is None:
-                segment.defer_seal(seal)
+        for path, (segment, seal) in done:
+            if segment is None or not segment.is_removed:
+                _, newer = self.paths.get(path, (None, None))
+                self.mark(path, segment, newer or seal)
 
     def end_flush(self) -> list[tuple[Segment, Seal]]:
         """The flush has ended, with success or not: the seals that waited for it."""
         done, self._in_flush = self._in_flush, []
         return [
             (segment, seal)
-            for _, segment, seal in done
+            for _, (segment, seal) in done
             if segment is not None and seal is not None and not segment.is_removed
         ]
 
@@ -243,7 +239,7 @@ class PartitionLog:
         """Why the log takes no more writes."""
         self.is_closed = False
         """Whether the topic was deleted or the log directory has closed this log."""
-        self._pool = pool
+        self.pool = pool
         self._delete = delete
         self._sync = sync
         self._unflushed = UnflushedFiles(lambda: on_dirty(self))
@@ -258,7 +254,7 @@ class PartitionLog:
     def _open(self, now_ms: int) -> None:
         saved, scanned = 0, []
         if self._has_files:
-            recovery = LogRecovery(self.directory, self.name, self._pool, self.producers, self.epochs, now_ms)
+            recovery = LogRecovery(self.directory, self.name, self.pool, self.producers, self.epochs, now_ms)
             saved = recovery.load_start_offset()
             self.delete_files(recovery.finish_interrupted_swaps())
             for segment in recovery.segments():
@@ -284,7 +280,7 @@ class PartitionLog:
         request may name ten thousand partitions, and each would take 1 ms. KafkaStorageError (56)."""
         with storage_errors("make the directory", self.directory):
             make_private_directory(self.directory)
-        self._pool.fd(self._segments[-1].path)
+        self.pool.fd(self._segments[-1].path)
         self._has_files = True
         if self._sync:
             self._mark_directories()
@@ -425,8 +421,7 @@ class PartitionLog:
         if segment.path not in self._unflushed.paths:
             self._unflushed.mark(segment.path, segment)
         if not self._sync and self._is_checkpoint_due(segment):
-            write_seal(self.name, segment, self._seal_of(segment, is_on_disk=False))
-            self._unsealed_batches = 0
+            self._write_seal(segment, is_on_disk=False)
         return base
 
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> int:
@@ -448,10 +443,9 @@ class PartitionLog:
             return
         self._add_segment(last.next_offset, now_ms)
         if self._sync:
-            last.defer_seal(self._seal_of(last, is_on_disk=True))
-            self._unflushed.mark(last.path, last)
+            self._unflushed.mark(last.path, last, self._seal_of(last, is_on_disk=True))
         else:
-            write_seal(self.name, last, self._seal_of(last, is_on_disk=False))
+            self._write_seal(last, is_on_disk=False)
         self._unsealed_batches = 0
 
     def _segment_for(self, length: int, last_offset_delta: int, max_timestamp: int, now_ms: int) -> Segment:
@@ -462,10 +456,10 @@ class PartitionLog:
 
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         segment = Segment(
-            self._pool, os.path.join(self.directory, segment_name(base_offset) + ".log"), base_offset, now_ms
+            self.pool, os.path.join(self.directory, segment_name(base_offset) + ".log"), base_offset, now_ms
         )
         if self._has_files:
-            self._pool.fd(segment.path)
+            self.pool.fd(segment.path)
             if self._sync:
                 self._unflushed.mark(self.directory)
         self._segments.append(segment)
@@ -535,23 +529,12 @@ class PartitionLog:
             count += 1
         if count:
             if not self._segments[count].sealed_size:
-                self._checkpoint()
+                # Also of an empty one: the producer state is otherwise only in the seals that are about to be deleted.
+                last = self._segments[-1]
+                self._write_seal(last, is_on_disk=not last.size or (self._sync and not self.is_unsynced(last)))
             self.replace_segments(0, count, ())
         self.producers.forget_aborted_before(self._bases[0])
         return self._start
-
-    def _checkpoint(self) -> None:
-        """Write a seal for the active segment, even an empty one: the producer state is otherwise only in the seals
-        that are about to be deleted."""
-        last = self._segments[-1]
-        is_on_disk = not last.size or (self._sync and not self.is_unsynced(last))
-        write_seal(self.name, last, self._seal_of(last, is_on_disk=is_on_disk))
-        self._unsealed_batches = 0
-
-    @property
-    def pool(self) -> FilePool:
-        """The pool of open files."""
-        return self._pool
 
     def delete_files(self, paths: Sequence[str]) -> None:
         """Delete files that have their ``.deleted`` names already, in the background if there is one."""
@@ -577,8 +560,8 @@ class PartitionLog:
         paths: list[str] = []
         for segment in self._segments[first:after]:
             segment.mark_removed()
-            self._unflushed.forget(segment.path)
-            self._pool.forget(segment.path)
+            self._unflushed.paths.pop(segment.path, None)
+            self.pool.forget(segment.path)
             paths += [path for path in segment.files if path not in new_paths]
         self._segments[first:after] = new
         self._bases[first:after] = [segment.base_offset for segment in new]
@@ -596,6 +579,11 @@ class PartitionLog:
     def _seal_of(self, segment: Segment, *, is_on_disk: bool) -> Seal | None:
         return segment.make_seal(seal_state(self.producers, self.epochs, segment), is_on_disk=is_on_disk)
 
+    def _write_seal(self, last: Segment, *, is_on_disk: bool) -> None:
+        """Write the seal of the active segment."""
+        write_seal(self.name, last, self._seal_of(last, is_on_disk=is_on_disk))
+        self._unsealed_batches = 0
+
     def _is_checkpoint_due(self, last: Segment) -> bool:
         return self._unsealed_batches >= CHECKPOINT_BATCHES or last.size - last.sealed_size >= CHECKPOINT_BYTES
 
@@ -603,7 +591,7 @@ class PartitionLog:
         """The files and directories written to: the caller syncs them, then calls :meth:`end_flush`."""
         last = self._segments[-1]
         if last.path in self._unflushed.paths and self._is_checkpoint_due(last):
-            last.defer_seal(self._seal_of(last, is_on_disk=True))
+            self._unflushed.paths[last.path] = last, self._seal_of(last, is_on_disk=True)
             self._unsealed_batches = 0
         return self._unflushed.begin_flush()
 
@@ -627,7 +615,7 @@ class PartitionLog:
         """Wait until all that was appended is on the disk."""
         for path in self.begin_flush():
             try:
-                self._pool.sync(path)
+                self.pool.sync(path)
             except KafkaStorageError as error:
                 self.end_flush(error)
                 raise
@@ -640,10 +628,10 @@ class PartitionLog:
                 self.flush()
                 last = self._segments[-1]
                 if last.size and not last.is_sealed:
-                    write_seal(self.name, last, self._seal_of(last, is_on_disk=True))
+                    self._write_seal(last, is_on_disk=True)
         finally:
             for segment in self._segments:
-                self._pool.forget(segment.path)
+                self.pool.forget(segment.path)
 
 
 MAX_SEGMENTS = 200

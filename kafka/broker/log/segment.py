@@ -323,7 +323,7 @@ class Segment:
 
     __slots__ = (
         "_first_timestamps", "_index", "base_offset", "corrupt_ranges", "created_ms", "is_removed",
-        "max_timestamp", "max_timestamp_offset", "modified_ms", "next_offset", "path", "pending_seal", "pool",
+        "max_timestamp", "max_timestamp_offset", "modified_ms", "next_offset", "path", "pool",
         "sealed_size", "size", "torn_bytes",
     )  # fmt: skip
 
@@ -344,8 +344,6 @@ class Segment:
         """Whether the segment is no longer part of its log."""
         self.sealed_size = 0
         """How many bytes the seal describes; 0: there is none."""
-        self.pending_seal: Seal | None = None
-        """To be written when the bytes that it describes have been synced."""
         self.created_ms = created_ms
         self.modified_ms = created_ms if modified_ms is None else modified_ms
         """When the segment was last written to: its age, for records without timestamps."""
@@ -511,15 +509,6 @@ class Segment:
         )[_CRC_FROM:]  # fmt: skip
         crc = zlib.crc32(text, zlib.crc32(head))
         return Seal(self.size, b"".join((_SEAL_MAGIC, struct.pack(">I", crc), head, text, index)))
-
-    def defer_seal(self, seal: Seal | None) -> None:
-        """Keep a seal to be written when the bytes that it describes have been synced."""
-        self.pending_seal = seal
-
-    def take_pending_seal(self) -> Seal | None:
-        """The seal kept by :meth:`defer_seal`, once."""
-        seal, self.pending_seal = self.pending_seal, None
-        return seal
 
     def write_seal(self, seal: Seal | None) -> None:
         """Write the seal's file, unsynced: one that a crash of the machine spoils has a wrong CRC."""
