@@ -57,16 +57,11 @@ _Pending = dict[tuple[str, TopicPartition], "CommittedOffset | None"]
 """What a transaction has committed; None: a later plain commit has overtaken it, and it still counts as unstable."""
 
 
-def from_the_commit(group_id: str, topic: str, offset: CommittedOffset) -> int | None:
-    """The rule for groups without members: an offset's time counts from its commit."""
-    return offset.committed_ms
-
-
 class OffsetStore:
     """All groups' offsets. ``topic_id`` gives the id of a topic that exists."""
 
     def __init__(self, topic: StateTopic, topic_id: Callable[[str], UUID | None]) -> None:
-        self.expires_from: ExpiresFrom = from_the_commit
+        self.expires_from: ExpiresFrom = lambda group_id, topic, offset: offset.committed_ms
         """Replaced by the group coordinator: a topic that a member is subscribed to does not lose its offsets."""
         self.on_emptied: Callable[[str], None] = lambda group_id: None
         """Called for a group that has lost its last offset by expiry, to be replaced likewise."""
@@ -106,14 +101,12 @@ class OffsetStore:
     def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Whether a transaction that has not ended has an offset of the group (of this partition): it is not stable
         then, and a request for stable ones gets UNSTABLE_OFFSET_COMMIT (88)."""
-        for producers in self._pending.values():
-            for pending in producers.values():
-                if partition is not None:
-                    if (group_id, partition) in pending:
-                        return True
-                elif any(name == group_id for name, _ in pending):
-                    return True
-        return False
+        if not self._pending:
+            return False
+        of_group = self._pending.get(self._topic.partition_of(group_id), {}).values()
+        if partition is not None:
+            return any((group_id, partition) in pending for pending in of_group)
+        return any(name == group_id for pending in of_group for name, _ in pending)
 
     # -- committing --------------------------------------------------------------------------------------------------
 
@@ -176,12 +169,10 @@ class OffsetStore:
     def expire(self, now_ms: int, retention_ms: int) -> None:
         """Forget what is older than ``retention_ms``, or past its own end; not while a transaction is about it."""
         for group_id, held in list(self._groups.items()):
-            home = self._topic.partition_of(group_id)
             gone = [
                 where
                 for where, what in held.items()
-                if self._is_over(group_id, where, what, now_ms, retention_ms)
-                and not self._is_pending(home, group_id, where)
+                if self._is_over(group_id, where, what, now_ms, retention_ms) and not self.has_pending(group_id, where)
             ]
             if gone:
                 log.info("group %s: expired %d offsets", group_id, len(gone))
@@ -236,9 +227,6 @@ class OffsetStore:
                 pending.pop((group_id, where), None)
         if not held:
             self._groups.pop(group_id, None)
-
-    def _is_pending(self, home: int, group_id: str, where: TopicPartition) -> bool:
-        return any((group_id, where) in pending for pending in self._pending.get(home, {}).values())
 
     def _all(self) -> Iterator[tuple[str, TopicPartition, CommittedOffset | None]]:
         for group_id, held in self._groups.items():

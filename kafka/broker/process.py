@@ -35,6 +35,10 @@ from kafka.net.tcp import TcpNetwork
 if TYPE_CHECKING:
     from kafka.broker.control import ControlChannel
 
+resource: Any = None
+with contextlib.suppress(ImportError):  # Windows has no such limits
+    import resource
+
 log = logging.getLogger(__name__)
 
 Work = tuple[Callable[[], Any], Callable[[Any], None]]
@@ -164,9 +168,7 @@ def plan_descriptors(limit: int | None, taken: int) -> DescriptorPlan:
 
 def descriptor_limit() -> int | None:
     """The process's limit of open files; None: there is none, or it is unknown."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
+    if resource is None:
         return None
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return None if soft == resource.RLIM_INFINITY else soft
@@ -182,9 +184,7 @@ def open_descriptors() -> int:
 
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files to the hard one: each connection and each open segment is one."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
+    if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:

@@ -21,7 +21,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Set
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from kafka.broker.groups.assignors import ASSIGNORS, SubscribedMember, java_order
 from kafka.broker.groups.classic_group import Protocols
@@ -34,7 +34,6 @@ from kafka.errors import (
     FencedMemberEpochError,
     GroupMaxSizeReachedError,
     IllegalGenerationError,
-    NonEmptyGroupError,
     StaleMemberEpochError,
     UnknownError,
     UnknownMemberIdError,
@@ -141,6 +140,8 @@ def metadata_hash(topics: Mapping[str, TopicInfo]) -> int:
 
 log = logging.getLogger(__name__)
 
+V = TypeVar("V")
+
 REGEX_REFRESH_S: Final = 10.0
 """A group's regular expressions are not resolved more often."""
 
@@ -173,31 +174,20 @@ def reconcile(
 ) -> ConsumerMember:
     """The member after one step. ``owned``: the partitions that it reports, None when it did not; ``is_free``: no
     member holds the partition, itself included: what it has just released it gets back one step later."""
-    if member.state is ConsumerMemberState.STABLE and member.epoch == target_epoch:
-        return _drop_unsubscribed(member, owned, is_subscribed) if subscription_changed else member
-    if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
-        if _still_has(owned, member.revoking):
-            return _drop_unsubscribed(member, owned, is_subscribed) if subscription_changed else member
-        return _next(member, member.epoch + 1, target_epoch, target, owned, is_free, is_subscribed)
+    epoch = member.epoch
     if member.state is ConsumerMemberState.UNKNOWN:
         if owned is None or owned:
             raise FencedMemberEpochError(
                 "The consumer group member is in a unknown state. The member must abandon all its partitions and "
                 "rejoin."
             )
-        return _next(member, target_epoch, target_epoch, target, owned, is_free, is_subscribed)
-    return _next(member, member.epoch, target_epoch, target, owned, is_free, is_subscribed)
-
-
-def _next(
-    member: ConsumerMember,
-    epoch: int,
-    target_epoch: int,
-    target: Set[TopicIdPartition],
-    owned: Collection[TopicIdPartition] | None,
-    is_free: Callable[[TopicIdPartition], bool],
-    is_subscribed: Callable[[TopicIdPartition], bool],
-) -> ConsumerMember:
+        epoch = target_epoch
+    elif member.is_at(target_epoch) or (
+        member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and _still_has(owned, member.revoking)
+    ):
+        return _drop_unsubscribed(member, owned, is_subscribed) if subscription_changed else member
+    elif member.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
+        epoch += 1
     kept = {one: since for one, since in member.assigned.items() if one in target and is_subscribed(one)}
     lost = {one: since for one, since in member.assigned.items() if one not in kept}
     if lost and _still_has(owned, lost):
@@ -405,10 +395,8 @@ class ConsumerGroup:
     def _drop_unused_regexes(self) -> None:
         used = {member.regex for member in self.members.values()}
         regexes = self.durable.regexes
-        if any(text not in used for text in regexes):
-            self.durable = self.durable._replace(
-                regexes={text: value for text, value in regexes.items() if text in used}
-            )
+        if not regexes.keys() <= used:
+            self.durable = self.durable._replace(regexes=_only(regexes, used))
 
     # -- assignment --------------------------------------------------------------------------------------------------
 
@@ -520,10 +508,11 @@ class ConsumerGroup:
         """A static member rejoins under another id, and takes over its assignment."""
         new = old._replace(member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
         durable = self.durable
-        target = {key: value for key, value in durable.target.items() if key != old.member_id}
-        target[member_id] = durable.target.get(old.member_id, frozenset())
-        members = {key: value for key, value in durable.members.items() if key != old.member_id}
-        self.durable = durable._replace(members={**members, member_id: new}, target=target)
+        rest = durable.members.keys() - {old.member_id}
+        self.durable = durable._replace(
+            members={**_only(durable.members, rest), member_id: new},
+            target={**_only(durable.target, rest), member_id: durable.target.get(old.member_id, frozenset())},
+        )
         self.timers.cancel_member(old.member_id)
         return new
 
@@ -605,10 +594,8 @@ class ConsumerGroup:
     def remove(self, member_ids: Collection[str]) -> None:
         """Remove members for good. The others get a new target with the next heartbeat of any of them."""
         durable = self.durable
-        self.durable = durable._replace(
-            members={key: value for key, value in durable.members.items() if key not in member_ids},
-            target={key: value for key, value in durable.target.items() if key not in member_ids},
-        )
+        rest = durable.members.keys() - set(member_ids)
+        self.durable = durable._replace(members=_only(durable.members, rest), target=_only(durable.target, rest))
         for member_id in member_ids:
             self.timers.cancel_member(member_id)
         self._drop_unused_regexes()
@@ -616,18 +603,14 @@ class ConsumerGroup:
 
     # -- loading and undoing ------------------------------------------------------------------------------
 
-    def resume(self, now: float) -> None:
-        """The group was loaded or converted: start the session timeout of every member."""
-        self._schedule_missing_timeouts(now)
-
     def undo(self, before: DurableGroupState, now: float) -> None:
         """What has changed since ``before`` could not be written: restore it, and check topics and timeouts again."""
         self.durable = before
         self._topics_changed = self._regex_outdated = True
-        self._schedule_missing_timeouts(now)
+        self.resume(now)
 
-    def _schedule_missing_timeouts(self, now: float) -> None:
-        """Start the timeouts of members that have none."""
+    def resume(self, now: float) -> None:
+        """The group was loaded, converted or restored: start the timeouts of members that have none."""
         for member in self.members.values():
             timeout_ms = (
                 member.classic.session_timeout_ms if member.classic is not None else self._settings().session_timeout_ms
@@ -674,8 +657,7 @@ class ConsumerGroup:
             error = StaleMemberEpochError if member.classic is None else IllegalGenerationError
             raise error(f"member {member_id} is at epoch {member.epoch}, not {epoch}")
 
-    def check_delete(self) -> None:
-        """NonEmptyGroupError (68) while there are members."""
-        if not self.is_empty:
-            raise NonEmptyGroupError("")
 
+def _only(values: Mapping[str, V], names: Set[str]) -> dict[str, V]:
+    """The values of these names, in their order."""
+    return {name: value for name, value in values.items() if name in names}

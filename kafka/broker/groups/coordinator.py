@@ -463,9 +463,7 @@ class GroupCoordinator:
     def delete(self, group_id: str) -> None:
         """Forget an empty group and its offsets. GroupIdNotFoundError (69), NonEmptyGroupError (68)."""
         group = self._find(group_id)
-        if isinstance(group, ConsumerGroup):
-            group.check_delete()
-        elif group is not None and not group.is_empty:
+        if group is not None and not group.is_empty:
             raise NonEmptyGroupError("")
         self._offsets.delete(group_id)
         self._delete_group(group_id)
