@@ -66,11 +66,6 @@ class OffsetMap:
         self.latest_offset = -1
         self._offsets: dict[bytes, int] = {}
 
-    @classmethod
-    def of_bytes(cls, size: int) -> OffsetMap:
-        """A map that takes at most ``size`` bytes (``log.cleaner.dedupe.buffer.size``)."""
-        return cls(size // ENTRY_BYTES)
-
     def __len__(self) -> int:
         return len(self._offsets)
 
@@ -263,12 +258,6 @@ class CleaningPlan(NamedTuple):
     is_due: bool
 
 
-class FileSyncRequest(NamedTuple):
-    """Yielded by a pass that needs this file synced before it goes on."""
-
-    path: str
-
-
 def load_cleaner_offset(partition: PartitionLog) -> int:
     """The offset (exclusive) up to which the log has been compacted; the log start offset if that is unknown."""
     offset = 0
@@ -324,11 +313,12 @@ def should_clean(plan: CleaningPlan, partition: PartitionLog) -> bool:
 
 
 class CleaningPass:
-    """One pass over one log. :meth:`run` yields after each slice of work: None, or :class:`FileSyncRequest` when it
-    needs one.
+    """One pass over one log. :meth:`run` yields after each slice of work: None, or the path of a file that has to be
+    synced before it goes on.
 
     The log may be appended to, read and truncated meanwhile; a pass ends when its segments are removed. ``map_bytes``:
-    memory for the map. Errors of :meth:`run`: :class:`CleaningFailedError`, KafkaStorageError.
+    memory for the map (``log.cleaner.dedupe.buffer.size``). Errors of :meth:`run`: :class:`CleaningFailedError`,
+    KafkaStorageError.
     """
 
     def __init__(
@@ -336,7 +326,7 @@ class CleaningPass:
     ) -> None:
         self.partition = partition
         self.plan = plan
-        self.map = OffsetMap.of_bytes(map_bytes)
+        self.map = OffsetMap(map_bytes // ENTRY_BYTES)
         self.removed_bytes = 0
         self._now_ms = now_ms
         self._sync = sync
@@ -346,7 +336,7 @@ class CleaningPass:
         self._has_holes = False  # whether unreadable records came before
         self._is_map_full = False
 
-    def run(self) -> Generator[FileSyncRequest | None, None, None]:
+    def run(self) -> Generator[str | None, None, None]:
         yield from self._build_map()
         if self.map.latest_offset < 0:
             store_cleaner_offset(self.partition, self.plan.end)
@@ -448,7 +438,7 @@ class CleaningPass:
         if group:
             yield group
 
-    def _clean(self, group: list[Segment]) -> Iterator[FileSyncRequest | None]:
+    def _clean(self, group: list[Segment]) -> Iterator[str | None]:
         """Rewrite a group as one segment, and swap that for the group."""
         base = group[0].base_offset
         path = cleaned_path(self.partition.directory, base)
@@ -456,7 +446,7 @@ class CleaningPass:
         try:
             yield from self._write(group, new, path)
             if self._sync:
-                yield FileSyncRequest(path)
+                yield path
             if not any(segment.is_removed for segment in group):
                 self._swap(group, new)
         finally:

@@ -20,7 +20,6 @@ from kafka.broker.log.cleaner import (
     CleaningFailedError,
     CleaningPass,
     CleaningPlan,
-    FileSyncRequest,
     plan_cleaning,
     should_clean,
 )
@@ -216,9 +215,9 @@ class LogMaintenance:
         )
         try:
             with contextlib.closing(work.run()) as steps:
-                for request in steps:
-                    if isinstance(request, FileSyncRequest):
-                        yield from self._sync(request.path)
+                for unsynced in steps:
+                    if unsynced is not None:
+                        yield from self._sync(unsynced)
                     else:
                         yield None
                     if partition.is_closed:

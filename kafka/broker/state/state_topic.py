@@ -18,7 +18,6 @@ import base64
 import logging
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafka.broker.log import LogDirectory, PartitionLog, Topic
@@ -159,10 +158,6 @@ class StateTopicSpec(NamedTuple):
     segment_bytes: str
     config: Mapping[str, str]
 
-    @property
-    def is_compacted(self) -> bool:
-        return self.config["cleanup.policy"] == "compact"
-
 
 STATE_TOPICS: Final[Mapping[str, StateTopicSpec]] = {
     row.name: row
@@ -213,19 +208,22 @@ class StateTopics:
         epoch_ms: Callable[[], int],
         on_append: Callable[[PartitionLog], None],
     ) -> None:
-        def create(spec: StateTopicSpec) -> Topic:
-            settings = {**spec.config, "segment.bytes": config.value(spec.segment_bytes)}
-            topic = logs.metadata.create_topic(spec.name, new_topic_id(), config.number(spec.partitions), settings)
-            flush_metadata()
-            return topic
-
+        self.logs = logs
+        self.config = config
+        self.epoch_ms = epoch_ms
+        self.on_append = on_append
+        self._new_topic_id = new_topic_id
+        self._flush_metadata = flush_metadata
         # The objects exist from here on; each topic is created by its first use.
-        self._topics = {
-            name: StateTopic(
-                spec, logs, partial(config.number, spec.partitions), partial(create, spec), epoch_ms, on_append
-            )
-            for name, spec in STATE_TOPICS.items()
-        }
+        self._topics = {name: StateTopic(spec, self) for name, spec in STATE_TOPICS.items()}
+
+    def create(self, spec: StateTopicSpec) -> Topic:
+        """Create the topic in the metadata. KafkaStorageError (56)."""
+        partitions = self.config.number(spec.partitions)
+        settings = {**spec.config, "segment.bytes": self.config.value(spec.segment_bytes)}
+        topic = self.logs.metadata.create_topic(spec.name, self._new_topic_id(), partitions, settings)
+        self._flush_metadata()
+        return topic
 
     def topic(self, name: str) -> StateTopic:
         """One of ``STATE_TOPICS``; the topic itself is created when it is first appended to."""
@@ -244,24 +242,13 @@ class StateTopics:
 
 
 class StateTopic:
-    """One internal topic; :class:`StateTopics` makes them. ``create`` creates the topic in the metadata."""
+    """One internal topic; :class:`StateTopics` makes them."""
 
-    def __init__(
-        self,
-        spec: StateTopicSpec,
-        logs: LogDirectory,
-        configured_partitions: Callable[[], int],
-        create: Callable[[], Topic],
-        epoch_ms: Callable[[], int],
-        on_append: Callable[[PartitionLog], None],
-    ) -> None:
+    def __init__(self, spec: StateTopicSpec, topics: StateTopics) -> None:
         self.name = spec.name
-        self._is_compacted = spec.is_compacted
-        self._logs = logs
-        self._configured_partitions = configured_partitions
-        self._create = create
-        self._epoch_ms = epoch_ms
-        self._on_append = on_append
+        self._spec = spec
+        self._is_compacted = spec.config["cleanup.policy"] == "compact"
+        self._topics = topics
         self._topic: Topic | None = None
         self._open_partitions: dict[int, _OpenPartition] = {}
         self._deletion_listeners: list[Callable[[], None]] = []
@@ -272,7 +259,7 @@ class StateTopic:
     def partitions(self) -> int:
         """The number of partitions, also before the topic is created."""
         topic = self._find()
-        return topic.partitions if topic is not None else self._configured_partitions()
+        return topic.partitions if topic is not None else self._topics.config.number(self._spec.partitions)
 
     def partition_of(self, key: str) -> int:
         """The partition of a key: a group, a transactional id, or ``GROUP:TOPIC_ID:PARTITION``."""
@@ -282,7 +269,7 @@ class StateTopic:
         """Create the topic if it is missing, and return whether it was. KafkaStorageError (56)."""
         if self._find() is not None:
             return False
-        self._topic = self._create()
+        self._topic = self._topics.create(self._spec)
         return True
 
     def append(self, partition: int, records: Sequence[RecordEntry], *, producer: Producer | None = None) -> None:
@@ -297,7 +284,7 @@ class StateTopic:
         found = self._open_partitions.get(partition)
         if found is None or found.log.is_closed:
             found = self._open(partition)
-        now_ms = self._epoch_ms()
+        now_ms = self._topics.epoch_ms()
         if producer is None and len(records) == 1:
             data = single_record_batch(now_ms, *records[0])
         else:
@@ -314,7 +301,7 @@ class StateTopic:
         else:
             found.log.append(data, now_ms=now_ms, trusted=True)
         found.grown_bytes += len(data)
-        self._on_append(found.log)
+        self._topics.on_append(found.log)
 
     def should_rewrite(self, partition: int) -> bool:
         """Whether the appended bytes are several times the valid ones of the last :meth:`rewrite`."""
@@ -329,13 +316,13 @@ class StateTopic:
         """
         found = self._open(partition)
         found.grown_bytes = 0
-        now_ms = self._epoch_ms()
+        now_ms = self._topics.epoch_ms()
         try:
             found.log.roll(now_ms)
             first = found.log.end_offset
             self.append(partition, valid)
             found.limit_bytes = max(MIN_REWRITE_BYTES, 4 * found.grown_bytes)
-            if self._logs.flush_policy.name != "never":
+            if self._topics.logs.flush_policy.name != "never":
                 found.log.flush()  # a crash of the machine could lose both otherwise
             found.log.delete_before(first)
         except KafkaStorageError as error:
@@ -348,10 +335,10 @@ class StateTopic:
     def _open(self, partition: int) -> _OpenPartition:
         topic = self._find()
         if topic is None:
-            topic = self._topic = self._create()
+            topic = self._topic = self._topics.create(self._spec)
         found = self._open_partitions.get(partition)
         if found is None or found.log.is_closed:
-            found = self._open_partitions[partition] = _OpenPartition(self._logs.log(topic, partition))
+            found = self._open_partitions[partition] = _OpenPartition(self._topics.logs.log(topic, partition))
         return found
 
     def add_deletion_listener(self, callback: Callable[[], None]) -> None:
@@ -380,7 +367,7 @@ class StateTopic:
     def _read(self) -> dict[int, list[StateEvent]]:
         topic = self._find()
         found: dict[int, list[StateEvent]] = {}
-        for partition in self._logs.partitions_with_files(topic) if topic is not None else ():
+        for partition in self._topics.logs.partitions_with_files(topic) if topic is not None else ():
             opened = self._open(partition)
             opened.grown_bytes = opened.log.size_bytes
             found[partition] = read_events(opened.log, is_compacted=self._is_compacted)
@@ -388,7 +375,7 @@ class StateTopic:
 
     def _find(self) -> Topic | None:
         """The topic, if it exists: a client may have deleted it, and then it is created again."""
-        topic = self._logs.metadata.topic(self.name)
+        topic = self._topics.logs.metadata.topic(self.name)
         if topic is not self._topic:
             if self._topic is not None and (topic is None or topic.topic_id != self._topic.topic_id):
                 self._open_partitions.clear()
