@@ -150,7 +150,7 @@ class Broker:
             on_append=self.appended,
         )
         self.offsets = OffsetStore(self.state.topic(CONSUMER_OFFSETS), self._topic_id)
-        max_sessions = self.config.limits.max_share_sessions
+        max_sessions = self.config.number("group.share.max.share.sessions")
         self.sessions: ShareSessions[tuple[UUID, int], ConnectionContext] = ShareSessions(max_sessions)
         self.telemetry: ClientTelemetry | None = None
         if self._wants_telemetry:
@@ -335,7 +335,7 @@ class Broker:
                 self.state.topic(CONSUMER_OFFSETS),
                 lambda topic_id: self.metadata.topic_by_id(topic_id) is not None,
             )
-            self._share = ShareGroupCoordinator(store, self.config.limits, self.metadata.configs("group"))
+            self._share = ShareGroupCoordinator(store, self.config.value, self.metadata.configs("group"))
         return self._share
 
     @property

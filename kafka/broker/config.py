@@ -5,7 +5,7 @@ default. Topics have their own on top. Everything is text, as in the protocol.
 
 The tables are Apache Kafka 4.3.0's for topics, and of its broker settings those that have an effect here. To add one,
 add a row; the responses of DescribeConfigs, CreateTopics and IncrementalAlterConfigs and the checks follow. Settings of
-groups are in ``share/group_configs.py``.
+groups are in ``group_settings.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from kafka.broker.share.group_configs import BROKER_RANGES, BrokerLimits, check_broker_limits
+from kafka.broker.group_settings import check_share_defaults
 from kafka.errors import InvalidConfigurationError, KafkaConfigurationError
 
 BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 1, 2, 3, 4, 5, 6, 7, 9
@@ -192,6 +192,26 @@ _BROKER_ROWS: Final = (
     BrokerSetting("group.max.session.timeout.ms", INT, "1800000"),
     BrokerSetting("group.max.size", INT, "2147483647", 1),
     BrokerSetting("group.min.session.timeout.ms", INT, "6000"),
+    BrokerSetting("group.share.assignment.interval.ms", INT, "1000", 0),
+    BrokerSetting("group.share.delivery.count.limit", INT, "5", 2, 10),
+    BrokerSetting("group.share.heartbeat.interval.ms", INT, "5000", 0),
+    BrokerSetting("group.share.max.assignment.interval.ms", INT, "15000", 0),
+    BrokerSetting("group.share.max.delivery.count.limit", INT, "10", 5, 25),
+    BrokerSetting("group.share.max.heartbeat.interval.ms", INT, "15000", 0),
+    BrokerSetting("group.share.max.partition.max.record.locks", INT, "4000", 2000, 10_000),
+    BrokerSetting("group.share.max.record.lock.duration.ms", INT, "60000", 30_000, 3_600_000),
+    BrokerSetting("group.share.max.session.timeout.ms", INT, "60000", 0),
+    BrokerSetting("group.share.max.share.sessions", INT, "2000", 1, 2**31 - 1),
+    BrokerSetting("group.share.max.size", INT, "200", 1, 1000),
+    BrokerSetting("group.share.min.assignment.interval.ms", INT, "0", 0),
+    BrokerSetting("group.share.min.delivery.count.limit", INT, "2", 2, 5),
+    BrokerSetting("group.share.min.heartbeat.interval.ms", INT, "5000", 0),
+    BrokerSetting("group.share.min.partition.max.record.locks", INT, "100", 100, 2000),
+    BrokerSetting("group.share.min.record.lock.duration.ms", INT, "15000", 1000, 30_000),
+    BrokerSetting("group.share.min.session.timeout.ms", INT, "45000", 0),
+    BrokerSetting("group.share.partition.max.record.locks", INT, "2000", 100, 10_000),
+    BrokerSetting("group.share.record.lock.duration.ms", INT, "30000", 1000, 3_600_000),
+    BrokerSetting("group.share.session.timeout.ms", INT, "45000", 0),
     BrokerSetting("log.cleaner.backoff.ms", LONG, "15000", 0, dynamic=True),
     BrokerSetting("log.cleaner.dedupe.buffer.size", LONG, "134217728", dynamic=True),
     BrokerSetting("log.cleaner.enable", BOOLEAN, "true"),
@@ -236,21 +256,7 @@ _BROKER_ROWS: Final = (
 )
 
 
-def share_setting_name(field: str) -> str:
-    """Kafka's name of a field of BrokerLimits."""
-    return "group.share." + field.replace("_", ".")
-
-
-BROKER_SETTINGS: Final[Mapping[str, BrokerSetting]] = {
-    **{row.name: row for row in _BROKER_ROWS},
-    **{
-        share_setting_name(field): BrokerSetting(
-            share_setting_name(field), INT, str(default), *BROKER_RANGES.get(field, (0, None))
-        )
-        for field, default in BrokerLimits._field_defaults.items()
-    },
-}
-
+BROKER_SETTINGS: Final[Mapping[str, BrokerSetting]] = {row.name: row for row in _BROKER_ROWS}
 
 COARSER_SETTINGS: Final[Mapping[str, Mapping[str, int]]] = {
     "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
@@ -345,11 +351,8 @@ class BrokerConfig:
         self.dynamic: dict[str, dict[str, str]] = {}
         self.node_id = int(self.static.get("node.id", BROKER_SETTINGS["node.id"].default))
         self._resources = (str(self.node_id), "")
-        self.limits = BrokerLimits(
-            **{field: self.number(share_setting_name(field)) for field in BrokerLimits._field_defaults}
-        )
         try:
-            check_broker_limits(self.limits)
+            check_share_defaults(self.value)
         except InvalidConfigurationError as error:
             raise KafkaConfigurationError(str(error.args[0])) from None
 

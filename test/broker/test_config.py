@@ -82,4 +82,4 @@ def test_a_share_default_outside_of_its_own_range_is_refused() -> None:
     with pytest.raises(KafkaConfigurationError, match="share.record.lock.duration.ms"):
         BrokerConfig({"group.share.record.lock.duration.ms": "5000"})
     shorter = {"group.share.record.lock.duration.ms": "5000", "group.share.min.record.lock.duration.ms": "1000"}
-    assert BrokerConfig(shorter).limits.record_lock_duration_ms == 5000
+    assert BrokerConfig(shorter).number("group.share.record.lock.duration.ms") == 5000

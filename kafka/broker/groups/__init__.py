@@ -7,7 +7,7 @@
     records.py            groups as records of ``__consumer_offsets``, and back
     assignors.py          ``range`` and ``uniform``
     regex.py              subscriptions by regular expression
-    timers.py group_settings.py
+    timers.py             all timeouts of all groups
 
 The groups get ``now`` in monotonic s and return what they decided: results for requests, records to be written. Share
 groups are in ``kafka/broker/share``: they have no reconciliation and no commits, so little but timers is shared.

@@ -23,9 +23,9 @@ from collections.abc import Callable, Collection, Mapping, Set
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeVar
 
+from kafka.broker.group_settings import ConsumerSettings
 from kafka.broker.groups.assignors import ASSIGNORS, SubscribedMember, java_order
 from kafka.broker.groups.classic_group import Protocols
-from kafka.broker.groups.group_settings import ConsumerSettings
 from kafka.broker.groups.regex import check_regex, resolve
 from kafka.broker.groups.timers import GroupTimeout, MemberTimers
 from kafka.broker.topics import TopicIdPartition, TopicInfo, TopicsImage

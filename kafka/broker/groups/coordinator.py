@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from kafka.broker.group_settings import ConsumerSettings, consumer_settings
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
     ClassicJoinRequest,
@@ -32,7 +33,6 @@ from kafka.broker.groups.consumer_group import (
     ConsumerHeartbeatResult,
     DurableGroupState,
 )
-from kafka.broker.groups.group_settings import ConsumerSettings, consumer_settings
 from kafka.broker.groups.migration import (
     can_downgrade,
     check_upgrade,

@@ -43,10 +43,9 @@ from kafka.broker.config import (
 )
 from kafka.broker.emulation import ELIGIBLE_LEADERS, MIN_ISR
 from kafka.broker.error_responses import answer_each, error_code, error_text, failed
-from kafka.broker.groups.group_settings import GROUP_NUMBERS, check_consumer_settings
+from kafka.broker.group_settings import CONSUMER_SETTINGS, GROUP_SETTINGS, check_group_settings
 from kafka.broker.quotas import QuotaChange, QuotaFilterComponent
 from kafka.broker.registry import RequestContext, handles
-from kafka.broker.share.group_configs import GROUP_SETTINGS, IntGroupConfig, check_group_settings
 from kafka.broker.telemetry import CLIENT_METRICS_SETTINGS, KIND, check_client_metrics
 from kafka.broker.topics import check_topic_name
 from kafka.errors import (
@@ -218,20 +217,17 @@ def _group_settings(broker: Broker, name: str) -> Iterator[_Setting]:
     """Settings of share groups, then of consumer groups, whose defaults are the broker's settings. A group that does
     not exist has them, too."""
     config = broker.share.config(name)
-    for key, setting in GROUP_SETTINGS.items():
-        own = [SourcedValue(key, config.value(key), FROM_GROUP)] if key in config.overrides else []
-        default = setting.default(broker.share.limits)
-        if isinstance(setting, IntGroupConfig):
-            kind, broker_key = INT, "group." + key
-        else:
-            kind, broker_key = BOOLEAN if default in ("true", "false") else STRING, key
-        sources = [*own, SourcedValue(broker_key, default, FROM_DEFAULT)]
-        yield _Setting(key, sources[0], sources, kind)
     set_for_it = broker.metadata.config("group", name)
-    for key, number in GROUP_NUMBERS.items():
-        own = [SourcedValue(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
-        sources = [*own, *broker.config.sources(number.default)]
-        yield _Setting(key, sources[0], sources, INT)
+    for key, setting in GROUP_SETTINGS.items():
+        default = setting.default(broker.config.value)
+        kind = INT if setting.is_number else BOOLEAN if default in ("true", "false") else STRING
+        if key in CONSUMER_SETTINGS:
+            sources = [SourcedValue(key, set_for_it[key], FROM_GROUP)] if key in set_for_it else []
+            sources += broker.config.sources(setting.broker_name)
+        else:
+            sources = [SourcedValue(key, config.value(key), FROM_GROUP)] if key in config.own else []
+            sources.append(SourcedValue(setting.broker_name if setting.is_number else key, default, FROM_DEFAULT))
+        yield _Setting(key, sources[0], sources, kind)
 
 
 def _client_metrics_settings(broker: Broker, name: str) -> Iterator[_Setting]:
@@ -445,11 +441,8 @@ def _alter_group(broker: Broker, name: str, changes: _Changes) -> _Alteration:
     if not name:
         raise InvalidRequestError("Default group resources are not allowed.")
     changed = _changed(broker.metadata.config("group", name), changes, {})
-    own_of_consumers = {key: value for key, value in changed.items() if key in GROUP_NUMBERS}
-    own_of_share = {key: value for key, value in changed.items() if key not in GROUP_NUMBERS}
-    check_consumer_settings(broker.config.value, own_of_consumers)
-    check_group_settings(broker.share.limits, own_of_share)
-    return changed, partial(broker.share.configure, name, own_of_share)
+    check_group_settings(broker.config.value, changed)
+    return changed, partial(broker.share.configure, name, changed)
 
 
 def _alter_client_metrics(broker: Broker, name: str, changes: _Changes) -> _Alteration:

@@ -29,6 +29,7 @@ from kafka.broker.error_responses import (
     failed,
     operations,
 )
+from kafka.broker.group_settings import consumer_settings
 from kafka.broker.groups.classic_group import (
     ClassicGroup,
     ClassicJoinRequest,
@@ -38,7 +39,6 @@ from kafka.broker.groups.classic_group import (
     SyncGroupResult,
 )
 from kafka.broker.groups.consumer_group import ConsumerGroup, ConsumerHeartbeat
-from kafka.broker.groups.group_settings import consumer_settings
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
 from kafka.broker.topics import TopicIdPartition, by_topic

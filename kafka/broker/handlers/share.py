@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.broker.error_responses import ALL_GROUP_OPERATIONS, answer_each, error_code, error_text, failed, operations
+from kafka.broker.group_settings import GroupConfig
 from kafka.broker.handlers.groups import described_assignment, heartbeat_response
 from kafka.broker.handlers.offsets import errors_first
 from kafka.broker.log import PartitionLog, Topic, batch_bounds, batch_positions
@@ -36,7 +37,6 @@ from kafka.broker.log.producer_state import aborted_batches
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
 from kafka.broker.share.coordinator import ASSIGNOR, ShareGroup, ShareHeartbeat
-from kafka.broker.share.group_configs import ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import ShareSession
 from kafka.broker.share.state_store import ShareKey
@@ -616,7 +616,7 @@ class _ShareFetch:
         )
 
 
-def _start(broker: Broker, config: ShareGroupConfig, log: PartitionLog) -> int:
+def _start(broker: Broker, config: GroupConfig, log: PartitionLog) -> int:
     """Where a group begins on a partition that it has no state of."""
     strategy, back_ms = config.offset_reset()
     if strategy == "earliest":

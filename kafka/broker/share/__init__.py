@@ -4,7 +4,6 @@
     partition.py          one share partition: records in flight, acquisition locks, acknowledgements
     state_store.py        durable state, as records of the state topics
     sessions.py           share sessions and their connections
-    group_configs.py      settings of groups, their ranges and meaning
     states.py             record states, acknowledgement types and checks, events, settings
 
 The behaviour is Apache Kafka 4.3.0's, as measured; each module says where it differs.

@@ -28,9 +28,9 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
+from kafka.broker.group_settings import BrokerValue, GroupConfig
 from kafka.broker.groups.assignors import balance
 from kafka.broker.groups.timers import DeadlineHeap
-from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import MAX_MEMBER_ID_LENGTH
 from kafka.broker.share.state_store import ShareKey, ShareStateStore
@@ -207,7 +207,7 @@ class ShareMember:
 class ShareGroup:
     """One share group. ``config`` may be replaced at any time; ``epoch``: the one that was stored last."""
 
-    def __init__(self, group_id: str, config: ShareGroupConfig, epoch: int = FIRST_EPOCH) -> None:
+    def __init__(self, group_id: str, config: GroupConfig, epoch: int = FIRST_EPOCH) -> None:
         self.group_id = group_id
         self.config = config
         self.epoch = epoch
@@ -303,10 +303,9 @@ class ShareGroup:
         member = self.members.get(member_id)
         if member_epoch == JOIN_EPOCH:
             if member is None:
-                if len(self.members) >= self.config.limits.max_size:
-                    raise GroupMaxSizeReachedError(
-                        f"share group {self.group_id} has its {self.config.limits.max_size} members"
-                    )
+                max_size = int(self.config.broker("group.share.max.size"))
+                if len(self.members) >= max_size:
+                    raise GroupMaxSizeReachedError(f"share group {self.group_id} has its {max_size} members")
                 member = ShareMember(member_id)
             return member
         if member is None:
@@ -356,25 +355,25 @@ class ShareGroupCoordinator:
     """Share groups by name. ``configs``: what was set for each group, and is read again by :meth:`configure`."""
 
     def __init__(
-        self, store: ShareStateStore, limits: BrokerLimits, configs: Mapping[str, Mapping[str, str]] | None = None
+        self, store: ShareStateStore, broker: BrokerValue, configs: Mapping[str, Mapping[str, str]] | None = None
     ) -> None:
-        self.limits = limits
+        self._broker = broker
         self._store = store
-        self._configs = {name: ShareGroupConfig(limits, values) for name, values in (configs or {}).items()}
+        self._configs = {name: GroupConfig(broker, values) for name, values in (configs or {}).items()}
         self._partitions: dict[ShareKey, SharePartition] = {}
         self._deadlines: DeadlineHeap[ShareKey | str] = DeadlineHeap()
         self.groups: dict[str, ShareGroup] = {
             group_id: ShareGroup(group_id, self.config(group_id), epoch) for group_id, epoch in store.groups().items()
         }
 
-    def config(self, group_id: str) -> ShareGroupConfig:
+    def config(self, group_id: str) -> GroupConfig:
         """The group's settings; the group need not exist."""
         found = self._configs.get(group_id)
-        return found if found is not None else ShareGroupConfig(self.limits)
+        return found if found is not None else GroupConfig(self._broker)
 
     def configure(self, group_id: str, overrides: Mapping[str, str]) -> None:
         """Put a group's settings in force, for its members and its partitions. They are checked and durable already."""
-        config = self._configs[group_id] = ShareGroupConfig(self.limits, overrides)
+        config = self._configs[group_id] = GroupConfig(self._broker, overrides)
         group = self.groups.get(group_id)
         if group is not None:
             group.config = config
@@ -435,7 +434,7 @@ class ShareGroupCoordinator:
     # -- share partitions --------------------------------------------------------------------------------------------
 
     def partition(
-        self, group_id: str, topic_id: UUID, number: int, resolve_start: Callable[[ShareGroupConfig], int]
+        self, group_id: str, topic_id: UUID, number: int, resolve_start: Callable[[GroupConfig], int]
     ) -> SharePartition:
         """The group's share partition, from its durable state or else from where ``resolve_start`` says.
 

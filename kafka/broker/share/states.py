@@ -60,7 +60,7 @@ WAKE_PROMPTLY: Final = WAKE_AS_KAFKA_4_3 | ShareEvent.RELEASED
 
 
 class ShareSettings(NamedTuple):
-    """What a group's configuration says to its share partitions (see ``group_configs.py``)."""
+    """What a group's configuration says to its share partitions (see ``group_settings.py``)."""
 
     lock_s: float = 30.0
     delivery_limit: int = 5

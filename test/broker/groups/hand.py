@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from kafka.broker.group_settings import ConsumerSettings
 from kafka.broker.groups.consumer_group import ConsumerGroup, ConsumerHeartbeat, ConsumerHeartbeatResult
-from kafka.broker.groups.group_settings import ConsumerSettings
 from kafka.broker.groups.timers import GroupTimers
 from kafka.broker.topics import TopicIdPartition, TopicInfo
 

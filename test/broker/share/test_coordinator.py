@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from kafka.broker.broker import Broker
+from kafka.broker.config import BrokerConfig
+from kafka.broker.group_settings import GroupConfig
 from kafka.broker.share.coordinator import ShareGroupCoordinator, ShareHeartbeat
-from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.state_store import ShareKey
 from kafka.broker.share.states import ACCEPT, RELEASE, AckBatch, Acquired, AcquireMode, ShareEvent
@@ -26,7 +27,7 @@ class Groups(ShareGroupCoordinator):
     """Share groups over a journal in memory."""
 
     def __init__(self, journal: MemoryJournal) -> None:
-        super().__init__(journal.store(), BrokerLimits())
+        super().__init__(journal.store(), BrokerConfig().value)
 
     def open(self, start: int = 0) -> SharePartition:
         return self.partition("g", TOPIC, 0, lambda config: start)
@@ -59,7 +60,7 @@ def test_the_start_is_resolved_by_the_groups_setting_until_something_is_written(
     groups.configure("g", {"share.auto.offset.reset": "earliest"})
     seen: list[str] = []
 
-    def resolve(config: ShareGroupConfig) -> int:
+    def resolve(config: GroupConfig) -> int:
         seen.append(config.offset_reset().strategy)
         return 7
 

@@ -4,10 +4,11 @@ from uuid import UUID
 
 import pytest
 
+from kafka.broker.group_settings import GroupConfig
 from kafka.broker.share.coordinator import ShareGroup, ShareHeartbeat, ShareHeartbeatResult, ShareMember
-from kafka.broker.share.group_configs import BrokerLimits, ShareGroupConfig
 from kafka.broker.topics import TopicInfo
 from kafka.errors import FencedMemberEpochError, GroupMaxSizeReachedError, InvalidRequestError, UnknownMemberIdError
+from test.broker.test_group_settings import broker_config
 
 TOPIC = TopicInfo(UUID(int=1), 4)
 METADATA = {"t": TOPIC}
@@ -19,7 +20,7 @@ class Group:
     def __init__(self, **limits: int) -> None:
         self.now = 0.0
         self.metadata = dict(METADATA)
-        self.group = ShareGroup("g", ShareGroupConfig(BrokerLimits(**limits)))
+        self.group = ShareGroup("g", GroupConfig(broker_config(**limits).value))
 
     def beat(
         self, member: str, epoch: int, topics: list[str] | None = None, rack: str | None = None
