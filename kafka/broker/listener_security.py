@@ -189,17 +189,12 @@ class SaslSettings(NamedTuple):
 
 def tls_context(config: BrokerConfig, name: str) -> ssl.SSLContext:
     """How a listener shows itself and whom it trusts. KafkaConfigurationError."""
-
-    def value(setting: str) -> str:
-        return _value(config, name, setting)
-
-    identity = _identity(config, name)
     try:
         return server_context(
-            identity,
+            _identity(config, name),
             _trusted(config, name),
-            client_auth=value("ssl.client.auth"),
-            versions=tuple(list_of(value("ssl.enabled.protocols"))),
+            client_auth=_value(config, name, "ssl.client.auth"),
+            versions=tuple(list_of(_value(config, name, "ssl.enabled.protocols"))),
         )
     except TlsSettingError as error:
         raise KafkaConfigurationError(f"listener {name}: {error}") from None

@@ -71,7 +71,8 @@ class OffsetStore:
         self._pending: dict[int, dict[int, _Pending]] = {}
         self._check_at: float | None = None
         read_records(topic.replay(), {OffsetCommitKey: (OffsetCommitValue, self._on_record)}, self._on_marker)
-        topic.add_deletion_listener(self._forget_all)
+        topic.add_deletion_listener(self._groups.clear)
+        topic.add_deletion_listener(self._pending.clear)
         self._forget_deleted_topics()
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -236,10 +237,6 @@ class OffsetStore:
             for pending in producers.values():
                 for (group_id, where), one in pending.items():
                     yield group_id, where, one
-
-    def _forget_all(self) -> None:
-        self._groups.clear()
-        self._pending.clear()
 
     def _forget_deleted_topics(self) -> None:
         """What a crash has left: offsets of topics whose deletion was done."""

@@ -248,8 +248,9 @@ class GroupCoordinator:
     def _member_id(self, stem: str) -> str:
         return f"{stem}-{self._new_uuid()}"
 
-    def _new_member_uuid(self) -> str:
-        """As Kafka writes ids of its own: 22 characters of base64url."""
+    def new_consumer_member_id(self) -> str:
+        """For a member of a consumer group that sent none, as Kafka writes ids of its own: 22 characters of
+        base64url."""
         return base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()
 
     @property
@@ -305,7 +306,7 @@ class GroupCoordinator:
                 becomes_classic = replaced is not None and self._can_downgrade(
                     group, [replaced.member_id], replaced=True
                 )
-                answer = classic_join(group, request, self._new_member_uuid(), now)
+                answer = classic_join(group, request, self.new_consumer_member_id(), now)
             if becomes_classic:
                 self._downgrade(group, (), now)
             return answer
@@ -394,10 +395,6 @@ class GroupCoordinator:
         else:
             self._remove_consumer_members(group, [member.member_id], now)
         return ConsumerHeartbeatResult(member_id, epoch)
-
-    def new_consumer_member_id(self) -> str:
-        """For a member of a consumer group that sent none (ConsumerGroupHeartbeat 0)."""
-        return self._new_member_uuid()
 
     def _consumer(self, group_id: str) -> ConsumerGroup:
         if self.group_type(group_id) is None:

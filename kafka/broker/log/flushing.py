@@ -198,7 +198,7 @@ class LogFlusher:
             self._begin(list(self._dirty))
             deadline = None
         elif self._urgent or self._waiting:
-            self._begin(list(self._dirty if self.policy.sync_before_answer else self._urgent))
+            self._begin_urgent()
         return self._retry_at if self._is_backing_off(now) else deadline
 
     def _is_backing_off(self, now: float) -> bool:
@@ -242,6 +242,9 @@ class LogFlusher:
         if not self._dirty:
             self._dirty_since = None
         self._run_slices()
+
+    def _begin_urgent(self) -> None:
+        self._begin(list(self._dirty if self.policy.sync_before_answer else self._urgent))
 
     def _run_slices(self) -> None:
         """Run the job's slices, in a loop, so that an inline executor does not recurse."""
@@ -289,7 +292,7 @@ class LogFlusher:
         for done in job.waiting:
             done(worst)
         if self._job is None and self._waiting and shortage is None:
-            self._begin(list(self._dirty if self.policy.sync_before_answer else self._urgent))
+            self._begin_urgent()
 
     def _log_shortage(self, shortage: OutOfDescriptorsError | None) -> None:
         """Back off after a job that left files to the next one; log the first such job and the end of the shortage."""

@@ -180,7 +180,7 @@ class LogMaintenance:
             yield None
             if found.is_closed:
                 return
-        if is_visit and not found.recovered_bytes and not _is_dirty(found, self._epoch_ms()):
+        if is_visit and not found.recovered_bytes and _due_cleaning(found, self._epoch_ms()) is None:
             self._logs.close_log(topic, partition)
 
     # -- compaction --------------------------------------------------------------------------------------------------
@@ -198,8 +198,8 @@ class LogMaintenance:
             count += 1
             if count % PARTITIONS_PER_TICK == 0:
                 yield None
-            plan = plan_cleaning(found, self._epoch_ms())
-            if plan is not None and should_clean(plan, found) and (best is None or _rank(plan) > _rank(best[1])):
+            plan = _due_cleaning(found, self._epoch_ms())
+            if plan is not None and (best is None or _rank(plan) > _rank(best[1])):
                 best = found, plan
         if best is not None and not best[0].is_closed:
             yield from self._clean(*best)
@@ -253,12 +253,10 @@ class LogMaintenance:
             raise self._sync_error
 
 
-def _is_dirty(found: PartitionLog, now_ms: int) -> bool:
-    """Whether the cleaner would clean this log now."""
-    if not found.config.compacts:
-        return False
-    plan = plan_cleaning(found, now_ms)
-    return plan is not None and should_clean(plan, found)
+def _due_cleaning(found: PartitionLog, now_ms: int) -> CleaningPlan | None:
+    """What the cleaner would clean of this log now."""
+    plan = plan_cleaning(found, now_ms) if found.config.compacts else None
+    return plan if plan is not None and should_clean(plan, found) else None
 
 
 def _rank(plan: CleaningPlan) -> tuple[bool, float]:

@@ -408,7 +408,9 @@ class PartitionLog:
         """Write a batch that has passed all checks; ``header``: None for one without a producer id."""
         if not self._has_files:
             self._make_files()
-        segment = self._segment_for(len(data), last_offset_delta, max_timestamp, now_ms)
+        if should_roll(self._segments[-1], self.config, len(data), last_offset_delta, max_timestamp, now_ms):
+            self.roll(now_ms)
+        segment = self._segments[-1]
         base = segment.next_offset
         rewrite_base(data, 0, base, self.epochs.latest)
         if self.config.log_append_time and (header is None or not header.is_control):
@@ -447,12 +449,6 @@ class PartitionLog:
         else:
             self._write_seal(last, is_on_disk=False)
         self._unsealed_batches = 0
-
-    def _segment_for(self, length: int, last_offset_delta: int, max_timestamp: int, now_ms: int) -> Segment:
-        """The active segment, after rolling it if the batch needs that."""
-        if should_roll(self._segments[-1], self.config, length, last_offset_delta, max_timestamp, now_ms):
-            self.roll(now_ms)
-        return self._segments[-1]
 
     def _add_segment(self, base_offset: int, now_ms: int) -> None:
         segment = Segment(

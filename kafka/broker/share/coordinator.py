@@ -177,31 +177,18 @@ class ShareHeartbeatResult(NamedTuple):
     assignment: frozenset[TopicIdPartition] | None
 
 
-class ShareMember:
-    """One member, as ShareGroupDescribe shows it. ``deadline``: when its session ends, in monotonic s."""
+class ShareMember(NamedTuple):
+    """One member at one time, as ShareGroupDescribe shows it. ``deadline``: when its session ends, in monotonic s."""
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "deadline",
-        "epoch",
-        "member_id",
-        "previous_epoch",
-        "rack_id",
-        "subscription",
-    )
-
-    def __init__(self, member_id: str) -> None:
-        self.member_id = member_id
-        self.rack_id: str | None = None
-        self.client_id = ""
-        self.client_host = ""
-        self.subscription: frozenset[str] = frozenset()
-        self.epoch = 0
-        self.previous_epoch = -1
-        self.assignment: frozenset[TopicIdPartition] = frozenset()
-        self.deadline = 0.0
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscription: frozenset[str] = frozenset()
+    epoch: int = 0
+    previous_epoch: int = -1
+    assignment: frozenset[TopicIdPartition] = frozenset()
+    deadline: float = 0.0
 
 
 class ShareGroup:
@@ -253,15 +240,15 @@ class ShareGroup:
             return ShareHeartbeatResult(LEAVE_EPOCH, 0, None)
         member = self._member(member_id, request.epoch)
         is_full = request.topics is not None
-        changed = member_id not in self.members
-        if request.topics is not None and frozenset(request.topics) != member.subscription:
-            member.subscription = frozenset(request.topics)
-            changed = True
-        if request.rack_id is not None:
-            member.rack_id = request.rack_id
-        member.client_id, member.client_host = request.client_id, request.client_host
-        member.deadline = now + self.config.number("share.session.timeout.ms") / 1000
-        self.members[member_id] = member
+        subscription = member.subscription if request.topics is None else frozenset(request.topics)
+        changed = member_id not in self.members or subscription != member.subscription
+        self.members[member_id] = member = member._replace(
+            subscription=subscription,
+            rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+            client_id=request.client_id,
+            client_host=request.client_host,
+            deadline=now + self.config.number("share.session.timeout.ms") / 1000,
+        )
         if self._update_topics(metadata) or changed:
             self.epoch += 1
         is_new = self._initialize()
@@ -271,9 +258,8 @@ class ShareGroup:
         target = self._target.get(member_id, frozenset())
         is_news = is_full or request.epoch == JOIN_EPOCH or target != member.assignment
         if member.epoch != self.assignment_epoch:
-            member.previous_epoch = member.epoch
-            member.epoch = self.assignment_epoch
-        member.assignment = target
+            member = member._replace(previous_epoch=member.epoch, epoch=self.assignment_epoch)
+        self.members[member_id] = member._replace(assignment=target)
         interval = self.config.number("share.heartbeat.interval.ms")
         return ShareHeartbeatResult(member.epoch, interval, target if is_news else None)
 
@@ -329,10 +315,10 @@ class ShareGroup:
 
     def _initialize(self) -> bool:
         """Whether there are partitions that no member ever had."""
-        partitions = {(topic.topic_id, at) for topic in self._topics.values() for at in range(topic.partition_count)}
-        new = partitions - self.initialized
-        self.initialized |= new
-        return bool(new)
+        before = len(self.initialized)
+        for topic in self._topics.values():
+            self.initialized.update((topic.topic_id, at) for at in range(topic.partition_count))
+        return len(self.initialized) > before
 
     def _maybe_update_assignment(self, now: float) -> bool:
         if not self.members or self.assignment_epoch >= self.epoch or now < self._assign_at():

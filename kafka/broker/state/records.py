@@ -102,11 +102,12 @@ def read_records(
     """Give each event, with its partition, to the reader of its key's class. Other kinds are passed over.
     KafkaStorageError for bytes that cannot be decoded."""
     keys = KeyDecoder(readers)
+    kinds = frozenset(_PREFIX.pack(cls.api_key) for cls in readers)
     for partition, (key, value, producer, is_committed) in events:
         if key is None:
             assert producer is not None
             on_marker(partition, *producer, is_committed)
-        elif (found := keys.decode(key)) is not None:
+        elif key[:2] in kinds and (found := keys.decode(key)) is not None:  # most records are another reader's
             cls, on_record = readers[type(found)]
             on_record(partition, found, None if value is None else decode_value(cls, value), producer)
 
