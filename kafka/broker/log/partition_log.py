@@ -254,7 +254,7 @@ class PartitionLog:
     def _open(self, now_ms: int) -> None:
         saved, scanned = 0, []
         if self._has_files:
-            recovery = LogRecovery(self.directory, self.name, self.pool, self.producers, self.epochs, now_ms)
+            recovery = LogRecovery(self, now_ms)
             saved = recovery.load_start_offset()
             self.delete_files(recovery.finish_interrupted_swaps())
             for segment in recovery.segments():

@@ -13,14 +13,17 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kafka.broker.log.files import DELETED, FilePool, finish_swaps, read_number, storage_errors
+from kafka.broker.log.files import DELETED, finish_swaps, read_number, storage_errors
 from kafka.broker.log.leader_epochs import LeaderEpochs
 from kafka.broker.log.producer_state import ABORTED_ROW, ProducerStates, TransactionMarker
 from kafka.broker.log.segment import ScanResult, Seal, Segment, scan_segment
 from kafka.errors import KafkaStorageError
 from kafka.records import ABORT, COMMIT, BatchHeader, decode_control, decode_raw, parse_header
+
+if TYPE_CHECKING:
+    from kafka.broker.log.partition_log import PartitionLog
 
 log = logging.getLogger(__name__)
 
@@ -28,27 +31,18 @@ START_OFFSET_NAME = "start-offset"
 
 
 class LogRecovery:
-    """Opens the log in ``directory``, and fills ``producers`` and ``epochs``. ``now_ms``: the segments' creation
-    time."""
+    """Reads a log's directory, and fills its producers and leader epochs. ``now_ms``: the segments' creation time."""
 
-    def __init__(
-        self,
-        directory: str,
-        name: str,
-        pool: FilePool,
-        producers: ProducerStates,
-        epochs: LeaderEpochs,
-        now_ms: int,
-    ) -> None:
-        self.directory = directory
-        self.name = name
+    def __init__(self, partition: PartitionLog, now_ms: int) -> None:
+        self.directory = partition.directory
+        self.name = partition.name
         self.recovered_bytes = 0
         """How many bytes had to be scanned."""
         self.scanned: list[Segment] = []
         """Segments with scanned bytes, which may not be on the disk yet."""
-        self._pool = pool
-        self._producers = producers
-        self._epochs = epochs
+        self._pool = partition.pool
+        self._producers = partition.producers
+        self._epochs = partition.epochs
         self._now_ms = now_ms
 
     def load_start_offset(self) -> int:

@@ -131,7 +131,7 @@ class ShareStateStore:
             stored.idle = _MergedState(start_offset, list(changes))
             return
         if stored.epoch == NO_SNAPSHOT:
-            state = _MergedState(stored.live.start_offset, list(stored.live.state_ranges()))
+            state = stored.state()
             state.apply(start_offset, changes)
             self._shares.append(stored.state_partition, [(stored.snapshot, _snapshot(0, state.start, state.ranges))])
             stored.epoch = 0
@@ -186,19 +186,18 @@ class ShareStateStore:
 
     def write_group(self, group_id: str, epoch: int) -> None:
         """Write a group's new epoch."""
-        value = encode_value(ShareGroupMetadataValue(epoch=epoch, metadata_hash=0), 0)
-        self._group_log.append(
-            self._group_log.partition_of(group_id), [(encode_key(ShareGroupMetadataKey(group_id=group_id)), value)]
-        )
+        self._append_group(group_id, encode_value(ShareGroupMetadataValue(epoch=epoch, metadata_hash=0), 0))
         self._groups[group_id] = epoch
 
     def delete_group(self, group_id: str) -> None:
         """Delete a group; its share partitions are deleted one by one."""
         if group_id in self._groups:
-            self._group_log.append(
-                self._group_log.partition_of(group_id), [(encode_key(ShareGroupMetadataKey(group_id=group_id)), None)]
-            )
+            self._append_group(group_id, None)
             del self._groups[group_id]
+
+    def _append_group(self, group_id: str, value: bytes | None) -> None:
+        key = encode_key(ShareGroupMetadataKey(group_id=group_id))
+        self._group_log.append(self._group_log.partition_of(group_id), [(key, value)])
 
     # -- records ------------------------------------------------------------------------------------------------------
 
@@ -224,12 +223,8 @@ class ShareStateStore:
         for stored in self._partitions.values():
             if stored.state_partition == state_partition and stored.epoch != NO_SNAPSHOT:
                 stored.epoch += 1
-                if stored.live is not None:
-                    value = _snapshot(stored.epoch, stored.live.start_offset, stored.live.state_ranges())
-                else:
-                    assert stored.idle is not None
-                    value = _snapshot(stored.epoch, stored.idle.start, stored.idle.ranges)
-                entries.append((stored.snapshot, value))
+                state = stored.state()
+                entries.append((stored.snapshot, _snapshot(stored.epoch, state.start, state.ranges)))
         return entries
 
     def _on_record(
@@ -284,6 +279,13 @@ class _StoredPartition:
         self.live: SharePartition | None = None
         self.idle: _MergedState | None = None
         self.written_start: int | None = None
+
+    def state(self) -> _MergedState:
+        """What holds now."""
+        if self.live is not None:
+            return _MergedState(self.live.start_offset, list(self.live.state_ranges()))
+        assert self.idle is not None
+        return self.idle
 
 
 class _MergedState:
