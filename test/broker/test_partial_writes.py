@@ -86,7 +86,7 @@ def test_a_fence_for_which_no_producer_id_can_be_had_is_tried_again(tmp_path: Pa
     assert produce(hand, "x", producer, 0, "t", b"v").error_code == 0
     broker = hand.broker
     found = broker.transactions.all["x"]
-    broker.transactions._store._transactions["x"] = found._replace(epoch=2**15 - 2)
+    broker.transactions._store.all["x"] = found._replace(epoch=2**15 - 2)
     broker.ids._producer_ids = range(0)
     with taking_nothing_for("metadata.journal"):
         hand.advance(5)

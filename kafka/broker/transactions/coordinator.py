@@ -23,6 +23,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kafka.broker.log import LogDirectory, PartitionLog, Topic, TransactionMarker
@@ -99,14 +100,10 @@ class TransactionStore:
 
     def __init__(self, topic: StateTopic) -> None:
         self._topic = topic
-        self._transactions: dict[str, TransactionMetadata] = {}
-        read_records(topic.replay(), {TransactionLogKey: (TransactionLogValue, self._on_record)})
-        topic.add_deletion_listener(self._transactions.clear)
-
-    @property
-    def all(self) -> Mapping[str, TransactionMetadata]:
+        self.all: dict[str, TransactionMetadata] = {}
         """Transactional id -> its metadata."""
-        return self._transactions
+        read_records(topic.replay(), {TransactionLogKey: (TransactionLogValue, self._on_record)})
+        topic.add_deletion_listener(self.all.clear)
 
     def coordinator_epoch(self, transactional_id: str) -> int:
         """The coordinator epoch of markers: the leader epoch of the id's partition. KafkaStorageError (56) when the
@@ -125,18 +122,18 @@ class TransactionStore:
             )
         value = encode_value(_value_of(row), version)
         self._topic.append(self._topic.partition_of(transactional_id), [(_key_of(transactional_id), value)])
-        self._transactions[transactional_id] = transaction
+        self.all[transactional_id] = transaction
 
     def delete(self, transactional_id: str) -> None:
         """Delete an id. KafkaStorageError (56)."""
         self._topic.append(self._topic.partition_of(transactional_id), [(_key_of(transactional_id), None)])
-        self._transactions.pop(transactional_id, None)
+        self.all.pop(transactional_id, None)
 
     def _on_record(self, _partition: int, key: TransactionLogKey, value: TransactionLogValue | None, _: object) -> None:
         if value is None:
-            self._transactions.pop(key.transactional_id, None)
+            self.all.pop(key.transactional_id, None)
         else:
-            self._transactions[key.transactional_id] = _transaction_of(value)
+            self.all[key.transactional_id] = _transaction_of(value)
 
 
 def _key_of(transactional_id: str) -> bytes:
@@ -145,9 +142,7 @@ def _key_of(transactional_id: str) -> bytes:
 
 def _value_of(found: TransactionMetadata) -> TransactionLogValue:
     """The record's value of a transactional id."""
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(found.partitions):
-        topics.setdefault(partition.topic, []).append(partition.partition)
+    by_topic = groupby(sorted(found.partitions), key=lambda partition: partition.topic)
     return TransactionLogValue(
         producer_id=found.producer_id,
         previous_producer_id=found.previous_producer_id,
@@ -158,8 +153,8 @@ def _value_of(found: TransactionMetadata) -> TransactionLogValue:
         transaction_partitions=None
         if found.state is EMPTY
         else [
-            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=numbers)
-            for topic, numbers in topics.items()
+            TransactionLogValue.PartitionsSchema(topic=topic, partition_ids=[one.partition for one in partitions])
+            for topic, partitions in by_topic
         ],
         transaction_last_update_timestamp_ms=found.updated_ms,
         transaction_start_timestamp_ms=found.start_ms,
@@ -220,17 +215,14 @@ class TransactionCoordinator:
         self._epoch_ms = epoch_ms
         self._offsets_topic = state.topic(CONSUMER_OFFSETS)
         self._store = TransactionStore(state.topic(TRANSACTION_STATE))
+        self.all: Mapping[str, TransactionMetadata] = self._store.all
+        """Transactional id -> its metadata."""
         self._timers: TimerHeap[str] = TimerHeap()
         # Each id has one timer at most: a step cancels that of the step before.
         self._timer_of: dict[str, Timer[str]] = {}
         self._ending: dict[str, list[EndCallback]] = {}
         """Transactional ids whose end is being carried out -> the callbacks that wait for it."""
         self._expiration_at = now() + self._expiration_interval_s
-
-    @property
-    def all(self) -> Mapping[str, TransactionMetadata]:
-        """Transactional id -> its metadata."""
-        return self._store.all
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -248,7 +240,7 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= longest:
             raise InvalidTransactionTimeoutError(f"{timeout_ms} ms; transaction.max.timeout.ms is {longest}")
         now_ms = self._epoch_ms()
-        found = self._store.all.get(transactional_id)
+        found = self.all.get(transactional_id)
         if found is None:
             found = TransactionMetadata(self._new_producer_id(), timeout_ms, now_ms)
         if must_abort_first(found, expected):
@@ -309,7 +301,7 @@ class TransactionCoordinator:
     def _known(self, transactional_id: str | None) -> TransactionMetadata:
         if not transactional_id:
             raise InvalidRequestError("the transactional id is empty")
-        found = self._store.all.get(transactional_id)
+        found = self.all.get(transactional_id)
         if found is None:
             raise InvalidProducerIdMappingError(f"unknown transactional id {transactional_id}")
         return found
@@ -330,7 +322,7 @@ class TransactionCoordinator:
 
     def recover(self) -> None:
         """At the start: complete what was decided, and schedule the timeouts of ongoing transactions."""
-        for transactional_id, found in list(self._store.all.items()):
+        for transactional_id, found in list(self.all.items()):
             if found.state in COMPLETED:
                 self._complete(transactional_id, is_retry=True)
             else:
@@ -373,7 +365,7 @@ class TransactionCoordinator:
 
     def _decided(self, transactional_id: str) -> TransactionMetadata | None:
         """The transaction; None when ``__transaction_state`` was deleted meanwhile."""
-        found = self._store.all.get(transactional_id)
+        found = self.all.get(transactional_id)
         if found is not None and found.state in COMPLETED:
             return found
         self._call_back(transactional_id, True)
@@ -400,7 +392,7 @@ class TransactionCoordinator:
             return
         where = TopicPartition(topic.name, number)
         limit_ms = self._epoch_ms() - self._config.number("transaction.max.timeout.ms")
-        known = {metadata.producer_id: metadata for metadata in self._store.all.values()}
+        known = {metadata.producer_id: metadata for metadata in self.all.values()}
         for producer_id, entry in list(partition.producers.entries.items()):
             if entry.txn_start_offset is None or entry.updated_ms > limit_ms:
                 continue
@@ -427,7 +419,7 @@ class TransactionCoordinator:
     def next_deadline(self) -> float | None:
         """When to call :meth:`tick` at the latest (monotonic s)."""
         timer_at = self._timers.next_when()
-        if not self._store.all:
+        if not self.all:
             return timer_at
         return self._expiration_at if timer_at is None else min(timer_at, self._expiration_at)
 
@@ -443,7 +435,7 @@ class TransactionCoordinator:
             self._expire_transactional_ids()
 
     def _on_timer(self, transactional_id: str, now: float) -> None:
-        found = self._store.all.get(transactional_id)
+        found = self.all.get(transactional_id)
         if found is None:
             return
         if found.state in COMPLETED:
@@ -482,7 +474,7 @@ class TransactionCoordinator:
     def _expire_transactional_ids(self) -> None:
         """Delete ids that were not used for ``transactional.id.expiration.ms`` and have no transaction in progress."""
         limit_ms = self._epoch_ms() - self._config.number("transactional.id.expiration.ms")
-        for transactional_id, found in list(self._store.all.items()):
+        for transactional_id, found in list(self.all.items()):
             if found.state in AT_REST and found.updated_ms <= limit_ms:
                 try:
                     self._store.delete(transactional_id)
