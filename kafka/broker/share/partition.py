@@ -15,8 +15,8 @@ halves and the last one alone, and one bad offset fails all of a partition's ack
 Two things are better than there: neighbouring offsets come back as one range, and a failed list renews no lock either.
 
 :class:`InFlightWindow` has the records in flight, :class:`Acquisition` selects what a member acquires, and
-:class:`SharePartition` applies acknowledgements, lock timeouts and durable changes. Waiting fetches, sessions and the
-isolation level are not here (``handlers/share.py``, ``sessions.py``).
+:class:`SharePartition`, which is a window, applies acknowledgements, lock timeouts and durable changes. Waiting
+fetches, sessions and the isolation level are not here (``handlers/share.py``, ``sessions.py``).
 """
 
 from __future__ import annotations
@@ -164,14 +164,14 @@ class InFlightWindow:
         start ........................................ end
         [InFlightBatch][InFlightBatch]...[InFlightBatch]     ascending; holes are offsets that the log never had
 
-    ``start``: the first offset that is not done; ``end``: the one after the last that was ever acquired. Batches that
-    are done at the front leave the window; its span is what Kafka limits."""
+    ``start_offset``: the first offset that is not done (SPSO); ``end_offset``: the one after the last that was ever
+    acquired. Batches that are done at the front leave the window; its span is what Kafka limits."""
 
-    __slots__ = ("_available_from", "batches", "end", "firsts", "start")
+    __slots__ = ("_available_from", "batches", "end_offset", "firsts", "start_offset")
 
     def __init__(self, start: int, restored: Sequence[StateRange] = ()) -> None:
-        self.start = start
-        self.end = start
+        self.start_offset = start
+        self.end_offset = start
         self.batches: list[InFlightBatch] = []
         self.firsts: list[int] = []
         """The first offset of each batch, for bisection."""
@@ -181,7 +181,7 @@ class InFlightWindow:
     @property
     def span(self) -> int:
         """What counts against the limit of records in flight."""
-        return self.end - self.start if self.batches else 0
+        return self.end_offset - self.start_offset if self.batches else 0
 
     def overlapping(self, first: int, last: int) -> list[InFlightBatch]:
         """The batches that have an offset in ``first`` to ``last``."""
@@ -202,15 +202,15 @@ class InFlightWindow:
     def next_fetch_offset(self) -> int:
         """Where to read the log for the next acquire: the first available offset, else the end."""
         if self._available_from is None:
-            return self.end
+            return self.end_offset
         index = max(0, bisect_right(self.firsts, self._available_from) - 1)
         for batch in self.batches[index:]:
             for run in batch.runs:
-                if run.state == AVAILABLE and run.last >= self.start:
-                    self._available_from = max(run.first, self.start)
+                if run.state == AVAILABLE and run.last >= self.start_offset:
+                    self._available_from = max(run.first, self.start_offset)
                     return self._available_from
         self._available_from = None
-        return self.end
+        return self.end_offset
 
     def state_ranges(self) -> list[StateRange]:
         """Everything in flight as it is durable: what is acquired is available, and this delivery is not yet
@@ -219,8 +219,8 @@ class InFlightWindow:
         ranges: list[StateRange] = []
         for run in self.runs():
             state, count = (AVAILABLE, run.count - 1) if run.state == ACQUIRED else (run.state, run.count)
-            if run.last >= self.start and (state != AVAILABLE or count):
-                ranges.append(StateRange(max(run.first, self.start), run.last, state, count))
+            if run.last >= self.start_offset and (state != AVAILABLE or count):
+                ranges.append(StateRange(max(run.first, self.start_offset), run.last, state, count))
         return ranges
 
     # -- changes -----------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class InFlightWindow:
         """Add a batch behind all others."""
         self.batches.append(batch)
         self.firsts.append(batch.first)
-        self.end = batch.last + 1
+        self.end_offset = batch.last + 1
 
     def note_available(self, offset: int) -> None:
         """Something from ``offset`` on is available."""
@@ -248,7 +248,7 @@ class InFlightWindow:
     def advance(self) -> bool:
         """Move the start past all that is done at the front, and forget the batches that end there; whether it moved.
         """
-        before = self.start
+        before = self.start_offset
         done = 0
         for batch in self.batches:
             for run in batch.runs:
@@ -257,26 +257,26 @@ class InFlightWindow:
             else:
                 done += 1
                 continue
-            self.start = max(self.start, run.first)
+            self.start_offset = max(self.start_offset, run.first)
             break
         else:
-            self.start = self.end
+            self.start_offset = self.end_offset
             self._available_from = None
         if done:
             del self.batches[:done]
             del self.firsts[:done]
-        return self.start != before
+        return self.start_offset != before
 
     def _restore(self, ranges: Sequence[StateRange]) -> None:
         """Restore durable ranges; offsets between them, of which nothing was written, are available for the first
         time.
         """
         for found in sorted(ranges):
-            if found.last < self.start:
+            if found.last < self.start_offset:
                 continue
-            first = max(found.first, self.start)
-            if first > self.end:
-                self._add(self.end, first - 1, AVAILABLE, 0)
+            first = max(found.first, self.start_offset)
+            if first > self.end_offset:
+                self._add(self.end_offset, first - 1, AVAILABLE, 0)
             self._add(first, found.last, found.state, found.delivery_count)
         self.advance()
 
@@ -284,7 +284,7 @@ class InFlightWindow:
         at = bisect_left(self.firsts, first)
         self.firsts.insert(at, first)
         self.batches.insert(at, InFlightBatch(first, last, [DeliveryRun(first, last, state, count)]))
-        self.end = max(self.end, last + 1)
+        self.end_offset = max(self.end_offset, last + 1)
         if state == AVAILABLE:
             self.note_available(first)
 
@@ -399,7 +399,7 @@ class Acquisition:
         """
         last = next((end for _, end in fetched if end >= first + limit - 1), last)
         if not self._window.batches:
-            self._window.start = first
+            self._window.start_offset = first
         borders = [first]
         if not self.exact:
             for base, _ in fetched:
@@ -448,8 +448,8 @@ not.
 """
 
 
-class SharePartition:
-    """One share group's view of one topic partition.
+class SharePartition(InFlightWindow):
+    """One share group's view of one topic partition: its window, and what members and time do to it.
 
     ``on_deadline`` is called with ``next_deadline`` when that came nearer or is there for the first time.
     """
@@ -462,10 +462,10 @@ class SharePartition:
         restored: Sequence[StateRange] = (),
         on_deadline: Callable[[float], object] = lambda when: None,
     ) -> None:
+        super().__init__(start_offset, restored)
         self.settings = settings
         self._persist = persist
         self._on_deadline = on_deadline
-        self._window = InFlightWindow(start_offset, restored)
         self._next_deadline: float | None = None
         self._unreported = ShareEvent.NOTHING
 
@@ -476,16 +476,6 @@ class SharePartition:
     # -- queries -----------------------------------------------------------------------------------------------
 
     @property
-    def start_offset(self) -> int:
-        """The first offset that is not done (SPSO)."""
-        return self._window.start
-
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last one ever acquired."""
-        return self._window.end
-
-    @property
     def next_deadline(self) -> float | None:
         """When to call :meth:`tick` at the latest; may be early, never late. ``None``: nothing is locked."""
         return self._next_deadline
@@ -493,30 +483,16 @@ class SharePartition:
     @property
     def delivery_complete_count(self) -> int:
         """How many offsets from start to end are done: the lag is what is left (KIP-1226)."""
-        start = self._window.start
+        start = self.start_offset
         return sum(
             run.last - max(run.first, start) + 1
-            for run in self._window.runs()
+            for run in self.runs()
             if run.is_terminal and run.last >= start
         )
 
-    def next_fetch_offset(self) -> int:
-        """Where to read the log for the next acquire: the first available offset, else the end."""
-        return self._window.next_fetch_offset()
-
     def can_acquire(self) -> bool:
         """Whether an acquire can give anything: something is available again, or the window has room."""
-        return self.next_fetch_offset() != self._window.end or self._window.span < self.settings.max_locks
-
-    def state_ranges(self) -> list[StateRange]:
-        """Everything in flight as it is durable: what is acquired is available, and this delivery is not yet
-        counted.
-        """
-        return self._window.state_ranges()
-
-    def acquired_by(self, member_id: str) -> list[tuple[int, int]]:
-        """The ranges that a member holds, first and last inclusive."""
-        return [(run.first, run.last) for run in self._window.acquired_by(member_id)]
+        return self.next_fetch_offset() != self.end_offset or self.span < self.settings.max_locks
 
     # -- acquire -----------------------------------------------------------------------------------------------------
 
@@ -539,29 +515,28 @@ class SharePartition:
         """
         if self._next_deadline is not None and now >= self._next_deadline:
             self._report_at_next_tick(self.tick(now), now)
-        window = self._window
         if max_records <= 0 or not fetched:
             return []
         base = fetched[0][0]
         last = fetched[-1][1]
-        limit = min(max_records, self.settings.max_locks - window.span)
+        limit = min(max_records, self.settings.max_locks - self.span)
         if limit <= 0:
-            limit = min(max_records, window.end - fetch_offset)
-            last = min(last, window.end - 1)
+            limit = min(max_records, self.end_offset - fetch_offset)
+            last = min(last, self.end_offset - 1)
         if base > fetch_offset:
-            window.archive_available(fetch_offset, base - 1)
+            self.archive_available(fetch_offset, base - 1)
             self._advance()
-        base = max(base, window.start)
+        base = max(base, self.start_offset)
         if last < base:
             return []
         acquisition = Acquisition(
-            window, self.settings, member_id, now + self.settings.lock_s, mode == AcquireMode.RECORD_LIMIT
+            self, self.settings, member_id, now + self.settings.lock_s, mode == AcquireMode.RECORD_LIMIT
         )
-        overlapping = window.overlapping(base, last)
+        overlapping = self.overlapping(base, last)
         if overlapping:
             limit -= acquisition.acquire_available(overlapping, base, last, limit)
-        if limit > 0 and last >= window.end:
-            acquisition.acquire_new(fetched, max(window.end, base), last, limit, max(1, batch_size))
+        if limit > 0 and last >= self.end_offset:
+            acquisition.acquire_new(fetched, max(self.end_offset, base), last, limit, max(1, batch_size))
         if acquisition.taken:
             self._note_deadline(acquisition.deadline)
         return acquisition.taken
@@ -586,7 +561,7 @@ class SharePartition:
                     state = ARCHIVED if kind == RELEASE and count >= limit else OUTCOMES[kind]
                     changes.append(StateRange(first, last, state, count))
             if changes:
-                self._persist(self._window.start, changes)
+                self._persist(self.start_offset, changes)
         except BaseException:
             self._report_at_next_tick(event, now)
             raise
@@ -603,7 +578,7 @@ class SharePartition:
             for run in batch.split(first, last):
                 _unlock(run, state)
             if state == AVAILABLE:
-                self._window.note_available(first)
+                self.note_available(first)
                 event |= ShareEvent.RELEASED
         touched: InFlightBatch | None = None
         for row in plan:
@@ -623,13 +598,13 @@ class SharePartition:
         plan: list[tuple[InFlightBatch, int, int, int, int]] = []
         done = -1
         for ack in batches:
-            if ack.last < self._window.start:
+            if ack.last < self.start_offset:
                 continue
             candidates = self._candidates(ack)
             for first, last, kind in runs_of(ack):
                 if kind == RENEW and not self.settings.renew_enabled:
                     raise InvalidRecordStateError("the group does not allow RENEW (share.renew.acknowledge.enable)")
-                first = max(first, self._window.start)
+                first = max(first, self.start_offset)
                 for batch in candidates:
                     if batch.last < first:
                         continue
@@ -649,19 +624,19 @@ class SharePartition:
         return plan
 
     def _candidates(self, ack: AckBatch) -> list[InFlightBatch]:
-        low = bisect_right(self._window.firsts, max(ack.first, self._window.start)) - 1
+        low = bisect_right(self.firsts, max(ack.first, self.start_offset)) - 1
         if low < 0:
             raise InvalidRecordStateError(f"offsets {ack.first} to {ack.last} are not in flight")
-        high = bisect_right(self._window.firsts, ack.last)
-        if self._window.batches[high - 1].last < ack.last:
+        high = bisect_right(self.firsts, ack.last)
+        if self.batches[high - 1].last < ack.last:
             raise InvalidRequestError(f"offsets {ack.first} to {ack.last} reach beyond what was acquired")
-        return self._window.batches[low:high]
+        return self.batches[low:high]
 
     def release(self, member_id: str, now: float) -> ShareEvent:
         """Release all records of a member (its session or its connection has closed). Delivery counts stay as they
         are."""
         event = self.tick(now)
-        runs = self._window.acquired_by(member_id)
+        runs = self.acquired_by(member_id)
         return event | self._end_locks(runs, ShareEvent.RELEASED) if runs else event
 
     def tick(self, now: float) -> ShareEvent:
@@ -674,7 +649,7 @@ class SharePartition:
             return unreported
         expired: list[DeliveryRun] = []
         soonest: float | None = None
-        for run in self._window.runs():
+        for run in self.runs():
             if run.state == ACQUIRED:
                 if run.deadline <= now:
                     expired.append(run)
@@ -695,25 +670,25 @@ class SharePartition:
         """Archive what was just acquired: records of aborted transactions, which read_committed hides."""
         changes: list[StateRange] = []
         runs: list[DeliveryRun] = []
-        for batch in self._window.overlapping(first, last):
+        for batch in self.overlapping(first, last):
             for run in batch.split(first, last):
                 if run.state == ACQUIRED and run.member == member_id:
                     runs.append(run)
                     changes.append(StateRange(run.first, run.last, ARCHIVED, run.count))
         if not changes:
             return ShareEvent.NOTHING
-        self._persist(self._window.start, changes)
+        self._persist(self.start_offset, changes)
         for run in runs:
             _unlock(run, ARCHIVED)
         return self._advance()
 
     def log_start_moved(self, log_start_offset: int) -> ShareEvent:
         """The log has deleted what is below this offset (DeleteRecords, retention): advance the group's start."""
-        if log_start_offset <= self._window.start:
+        if log_start_offset <= self.start_offset:
             return ShareEvent.NOTHING
-        self._window.start = log_start_offset
-        self._window.end = max(self._window.end, log_start_offset)
-        for batch in self._window.overlapping(0, log_start_offset - 1):
+        self.start_offset = log_start_offset
+        self.end_offset = max(self.end_offset, log_start_offset)
+        for batch in self.overlapping(0, log_start_offset - 1):
             for run in batch.split(0, log_start_offset - 1):
                 _unlock(run, ARCHIVED)
             batch.merge_runs()
@@ -726,7 +701,7 @@ class SharePartition:
             StateRange(run.first, run.last, ARCHIVED if run.count >= limit else AVAILABLE, run.count) for run in runs
         ]
         try:
-            self._persist(self._window.start, changes)
+            self._persist(self.start_offset, changes)
         except KafkaError as error:
             # The locks end all the same: there is no request to fail, and only delivery counts are lost.
             log.error(
@@ -737,8 +712,8 @@ class SharePartition:
         for run, change in zip(runs, changes, strict=True):
             _unlock(run, change.state)
             if change.state == AVAILABLE:
-                self._window.note_available(run.first)
-        for batch in self._window.batches:
+                self.note_available(run.first)
+        for batch in self.batches:
             batch.merge_runs()
         return event | self._advance()
 
@@ -750,8 +725,8 @@ class SharePartition:
             self._on_deadline(deadline)
 
     def _advance(self) -> ShareEvent:
-        moved = self._window.advance()
-        if not self._window.batches:
+        moved = self.advance()
+        if not self.batches:
             self._next_deadline = None
         return _START_MOVED if moved else _NOTHING
 

@@ -43,9 +43,9 @@ def test_the_batches_of_a_range_are_those_that_have_an_offset_in_it(first: int, 
 
 def test_an_empty_window_has_no_span() -> None:
     window = InFlightWindow(10)
-    assert (window.start, window.end, window.span, window.next_fetch_offset()) == (10, 10, 0, 10)
+    assert (window.start_offset, window.end_offset, window.span, window.next_fetch_offset()) == (10, 10, 0, 10)
     window.append(InFlightBatch(10, 14, [DeliveryRun(10, 14, ACQUIRED, 1, "m")]))
-    assert (window.end, window.span, window.next_fetch_offset()) == (15, 5, 15)
+    assert (window.end_offset, window.span, window.next_fetch_offset()) == (15, 5, 15)
 
 
 def test_the_start_passes_all_that_is_done_and_only_that() -> None:
@@ -55,13 +55,13 @@ def test_the_start_passes_all_that_is_done_and_only_that() -> None:
         [DeliveryRun(30, 39, AVAILABLE, 1)],
     )
     assert window.advance()
-    assert (window.start, window.firsts) == (25, [20, 30])
+    assert (window.start_offset, window.firsts) == (25, [20, 30])
     assert [batch.first for batch in window.batches] == [20, 30]
     assert not window.advance()
     for run in window.runs():
         run.state = ARCHIVED
     assert window.advance()
-    assert (window.start, window.end, window.firsts, window.batches) == (40, 40, [], [])
+    assert (window.start_offset, window.end_offset, window.firsts, window.batches) == (40, 40, [], [])
     assert window.next_fetch_offset() == 40
 
 
@@ -81,9 +81,9 @@ def test_the_first_available_offset_is_fetched_next() -> None:
 
 def test_what_lies_below_the_start_is_not_fetched() -> None:
     window = window_of([DeliveryRun(10, 19, AVAILABLE, 1)])
-    window.start = 19
+    window.start_offset = 19
     assert window.next_fetch_offset() == 19
-    window.start = 20
+    window.start_offset = 20
     assert window.next_fetch_offset() == 20
 
 
@@ -113,9 +113,9 @@ def test_the_durable_form_has_no_locks_and_not_the_delivery_that_is_under_way() 
     )
     later = [StateRange(25, 27, AVAILABLE, 2), StateRange(29, 29, ARCHIVED, 4)]
     assert window.state_ranges() == [StateRange(10, 14, ACKNOWLEDGED, 1), StateRange(15, 19, AVAILABLE, 2), *later]
-    window.start = 19
+    window.start_offset = 19
     assert window.state_ranges() == [StateRange(19, 19, AVAILABLE, 2), *later]
-    window.start = 20
+    window.start_offset = 20
     assert window.state_ranges() == later
 
 
@@ -125,7 +125,7 @@ def test_holes_of_the_durable_form_are_records_never_delivered() -> None:
         StateRange(12, 14, ARCHIVED, 3),
     ]  # fmt: skip
     window = InFlightWindow(10, ranges)
-    assert (window.start, window.end, window.firsts) == (10, 30, [10, 12, 15, 25])
+    assert (window.start_offset, window.end_offset, window.firsts) == (10, 30, [10, 12, 15, 25])
     assert shown(window) == [(10, 11, AVAILABLE), (12, 14, ARCHIVED), (15, 24, AVAILABLE), (25, 29, ACKNOWLEDGED)]
     assert [run.count for run in window.runs()] == [2, 3, 0, 1]
     assert window.next_fetch_offset() == 10
@@ -134,12 +134,12 @@ def test_holes_of_the_durable_form_are_records_never_delivered() -> None:
 def test_a_range_of_the_durable_form_that_ends_at_the_start_still_counts() -> None:
     window = InFlightWindow(10, [StateRange(5, 10, AVAILABLE, 2)])
     assert [(run.first, run.last, run.state, run.count) for run in window.runs()] == [(10, 10, AVAILABLE, 2)]
-    assert (window.start, window.end) == (10, 11)
+    assert (window.start_offset, window.end_offset) == (10, 11)
 
 
 def test_what_is_done_at_the_front_of_the_durable_form_is_left_out() -> None:
     window = InFlightWindow(10, [StateRange(10, 14, ACKNOWLEDGED, 1), StateRange(18, 19, ARCHIVED, 1)])
-    assert (window.start, window.end, window.firsts) == (15, 20, [15, 18])
+    assert (window.start_offset, window.end_offset, window.firsts) == (15, 20, [15, 18])
     assert window.next_fetch_offset() == 15
 
 

@@ -60,6 +60,9 @@ class Desk:
             now=now,
         )
 
+    def held_by(self, member: str) -> list[tuple[int, int]]:
+        return [(run.first, run.last) for run in self.partition.acquired_by(member)]
+
     def ack(self, first: int, last: int, *types: int, member: str = "m", now: float = 0.0) -> ShareEvent:
         return self.partition.acknowledge(member, [AckBatch(first, last, types)], now)
 
@@ -195,7 +198,7 @@ def test_renew_restarts_the_lock_any_number_of_times_and_counts_nothing() -> Non
     desk.acquire(10, now=0.0)
     for now in (7.0, 14.0, 21.0):
         assert desk.ack(2, 3, RENEW, now=now) & ~ShareEvent.LOCK_EXPIRED == ShareEvent.NOTHING
-    assert desk.partition.acquired_by("m") == [(2, 3)]
+    assert desk.held_by("m") == [(2, 3)]
     assert desk.ack(2, 3, ACCEPT, now=24.0) == ShareEvent.NOTHING
     assert desk.acquire(2, now=24.0)[0] == Acquired(0, 1, 2)
 
@@ -216,7 +219,7 @@ def test_one_bad_offset_fails_the_whole_list_and_changes_nothing() -> None:
     with pytest.raises(InvalidRecordStateError):
         desk.partition.acknowledge("m", bad, 0.0)
     assert not desk.written
-    assert desk.partition.acquired_by("m") == [(0, 4), (6, 9)]
+    assert desk.held_by("m") == [(0, 4), (6, 9)]
     with pytest.raises(InvalidRecordStateError):
         desk.partition.acknowledge("m", [AckBatch(0, 1, (ACCEPT,)), AckBatch(1, 2, (ACCEPT,))], 0.0)
 
@@ -244,7 +247,7 @@ def test_closing_a_session_releases_its_members_locks_only_and_keeps_the_counts(
     desk.acquire(4, member="a")
     desk.acquire(4, member="b")
     assert desk.partition.release("a", 0.0) == ShareEvent.RELEASED
-    assert desk.partition.acquired_by("b") == [(4, 7)]
+    assert desk.held_by("b") == [(4, 7)]
     assert desk.acquire(10, member="c") == [Acquired(0, 3, 2), Acquired(8, 9, 1), Acquired(10, 13, 1)]
 
 
@@ -281,7 +284,7 @@ def test_nothing_changes_when_the_write_fails() -> None:
     desk.fails = True
     with pytest.raises(KafkaStorageError):
         desk.ack(0, 9, ACCEPT)
-    assert desk.partition.acquired_by("m") == [(0, 9)]
+    assert desk.held_by("m") == [(0, 9)]
     desk.fails = False
     assert desk.ack(0, 9, ACCEPT) == ShareEvent.START_MOVED
 
@@ -322,7 +325,7 @@ def test_records_of_aborted_transactions_are_archived_at_once() -> None:
     desk.acquire(20, exact=False)
     assert desk.partition.archive("m", 0, 9) == ShareEvent.START_MOVED
     assert desk.partition.start_offset == 10
-    assert desk.partition.acquired_by("m") == [(10, 19)]
+    assert desk.held_by("m") == [(10, 19)]
 
 
 def test_a_restored_partition_fills_holes_with_records_never_delivered() -> None:
@@ -415,7 +418,7 @@ def test_parts_of_a_lock_that_were_renewed_at_the_same_time_are_one_range() -> N
     desk = Desk()
     desk.acquire(10)
     desk.ack(2, 3, RENEW)
-    assert desk.partition.acquired_by("m") == [(0, 9)]
+    assert desk.held_by("m") == [(0, 9)]
 
 
 def test_one_request_acknowledges_in_several_batches_of_the_window_and_of_the_list() -> None:
@@ -427,7 +430,7 @@ def test_one_request_acknowledges_in_several_batches_of_the_window_and_of_the_li
     assert event == ShareEvent.START_MOVED
     ranges = [StateRange(0, 3, ACKNOWLEDGED, 1), StateRange(6, 9, ARCHIVED, 1), StateRange(10, 11, ARCHIVED, 1)]
     assert desk.written == [(0, ranges)]
-    assert desk.partition.acquired_by("m") == [(4, 5), (12, 19)]
+    assert desk.held_by("m") == [(4, 5), (12, 19)]
 
 
 def test_only_what_the_member_holds_is_archived_as_aborted() -> None:
@@ -438,7 +441,7 @@ def test_only_what_the_member_holds_is_archived_as_aborted() -> None:
     assert not desk.written
     assert desk.partition.archive("a", 0, 9) == ShareEvent.START_MOVED
     assert desk.written == [(0, [StateRange(0, 3, ARCHIVED, 1)])]
-    assert desk.partition.acquired_by("b") == [(4, 7)]
+    assert desk.held_by("b") == [(4, 7)]
 
 
 def test_a_log_start_that_is_not_above_the_start_changes_nothing() -> None:
@@ -446,19 +449,19 @@ def test_a_log_start_that_is_not_above_the_start_changes_nothing() -> None:
     desk.acquire(10)
     for log_start in (9, 10):
         assert desk.partition.log_start_moved(log_start) == ShareEvent.NOTHING
-    assert desk.partition.acquired_by("m") == [(10, 19)]
+    assert desk.held_by("m") == [(10, 19)]
 
 
 def test_deleting_records_ends_the_locks_on_them_and_no_others() -> None:
     desk = Desk()
     desk.acquire(10)
     desk.partition.log_start_moved(5)
-    assert desk.partition.acquired_by("m") == [(5, 9)]
+    assert desk.held_by("m") == [(5, 9)]
     desk = Desk(batch=1)
     desk.acquire(1)
     desk.acquire(1)
     desk.partition.log_start_moved(1)
-    assert desk.partition.acquired_by("m") == [(1, 1)]
+    assert desk.held_by("m") == [(1, 1)]
 
 
 @pytest.mark.parametrize("end", ["close", "time"])
@@ -494,9 +497,9 @@ def test_the_next_deadline_is_that_of_the_lock_that_ends_first() -> None:
     assert (desk.partition.next_deadline, asked) == (6.0, [6.0])
     assert desk.partition.tick(6.0) == ShareEvent.LOCK_EXPIRED
     assert desk.partition.next_deadline == 7.0
-    assert desk.partition.acquired_by("m") == [(10, 19), (20, 29)]
+    assert desk.held_by("m") == [(10, 19), (20, 29)]
     assert desk.partition.tick(7.0) == ShareEvent.LOCK_EXPIRED
-    assert desk.partition.acquired_by("m") == [(10, 19)]
+    assert desk.held_by("m") == [(10, 19)]
     assert desk.partition.next_deadline == 8.0
     assert desk.partition.tick(8.0) == ShareEvent.LOCK_EXPIRED
     assert desk.partition.next_deadline is None
@@ -535,7 +538,7 @@ def test_what_is_locked_next_to_a_lock_of_the_same_time_is_one_lock() -> None:
     desk = Desk()
     desk.acquire(4)
     desk.acquire(6)
-    assert desk.partition.acquired_by("m") == [(0, 9)]
+    assert desk.held_by("m") == [(0, 9)]
     assert desk.partition.next_fetch_offset() == 10
     desk.acquire(10)
     assert desk.partition.next_fetch_offset() == 20

@@ -230,7 +230,7 @@ class SharePartitionAgainstModel(RuleBasedStateMachine):
         assert self.partition.start_offset == self.start
         assert self.partition.end_offset == self.end()
         for member in "abc":
-            held = [at for first, last in self.partition.acquired_by(member) for at in range(first, last + 1)]
+            held = [at for run in self.partition.acquired_by(member) for at in range(run.first, run.last + 1)]
             assert held == [at for at, found in sorted(self.offsets.items()) if found.member == member]
         done = sum(found.state in (ACKNOWLEDGED, ARCHIVED) for found in self.offsets.values())
         assert self.partition.delivery_complete_count == done
