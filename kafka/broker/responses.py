@@ -296,14 +296,14 @@ class DelayedResponses:
 
     def _must_wait(self, api_key: int) -> bool:
         if self._is_always:
-            return self._logs.has_unflushed and api_key not in READ_ONLY_APIS
+            return self._logs.flusher.has_unflushed and api_key not in READ_ONLY_APIS
         flusher = self._logs.flusher
         return (flusher.has_requested and api_key not in READ_ONLY_APIS) or (
             flusher.is_requested_unfinished and api_key in METADATA_APIS
         )
 
     def _on_done(self, delayed: PendingResponse, reply: PendingResponse) -> None:
-        if self._logs.has_unflushed:
+        if self._logs.flusher.has_unflushed:
             self._complete_when_flushed(delayed, reply)
         else:
             delayed.complete_like(reply)

@@ -316,15 +316,10 @@ class LogDirectory:
 
     # -- durability --------------------------------------------------------------------------------------------------
 
-    @property
-    def has_unflushed(self) -> bool:
-        """Whether anything was written that is not known to be on the disk."""
-        return self.flusher.has_unflushed
-
     def call_when_flushed(self, step: Callable[[], None]) -> None:
         """With fsync=always call ``step`` when all that was written before is on the disk, or has failed to get there;
         else at once. ``step`` finds out itself which log has failed."""
-        if self.flush_policy.sync_before_answer and self.has_unflushed:
+        if self.flush_policy.sync_before_answer and self.flusher.has_unflushed:
             self.flusher.add_waiter(lambda error: step())
         else:
             step()
@@ -335,17 +330,13 @@ class LogDirectory:
             self.deleter.run()
         return self.flusher.tick(now)
 
-    def sync(self) -> None:
-        """Flush everything written so far, on this thread."""
-        self.flusher.sync()
-
     def close(self) -> None:
         """Flush and seal all logs, and release the directory's lock. An error of one log is logged and does not stop
         the others.
         """
         self.flusher.close_executor()
         with _logged_errors(self.path):
-            self.sync()  # its waiters may write more
+            self.flusher.sync()  # its waiters may write more
         for found in self._logs.values():
             with _logged_errors(found.name):
                 found.close()

@@ -97,7 +97,7 @@ def test_answers_wait_for_the_sync_that_covers_them_and_share_it(always: HandBro
     executor.finish()
     assert all(reply.done for reply in later)
     assert executor.count == 2
-    assert not always.broker.logs.has_unflushed
+    assert not always.broker.logs.flusher.has_unflushed
 
 
 def test_an_answer_that_comes_later_waits_for_the_disk_too(always: HandBroker, executor: HandExecutor) -> None:
@@ -120,7 +120,7 @@ def test_a_sync_for_which_all_wait_takes_no_detour_by_a_thread(always: HandBroke
     always.tick()
     assert held.done
     assert executor.count == 0
-    assert not always.broker.logs.has_unflushed
+    assert not always.broker.logs.flusher.has_unflushed
 
 
 def test_a_sync_for_which_nobody_waits_never_holds_up_the_loop(tmp_path: Path, executor: HandExecutor) -> None:
@@ -171,11 +171,11 @@ def test_with_an_interval_the_sync_runs_beside_the_serving(tmp_path: Path, execu
     hand.tick()
     assert len(executor.work) == 1
     executor.finish()
-    assert hand.broker.logs.has_unflushed
+    assert hand.broker.logs.flusher.has_unflushed
     hand.tick()
     assert len(executor.work) == 1, "what came meanwhile is overdue"
     executor.drain()
-    assert not hand.broker.logs.has_unflushed
+    assert not hand.broker.logs.flusher.has_unflushed
     hand.broker.close()
 
 
@@ -283,13 +283,13 @@ def test_a_file_that_could_not_be_opened_to_be_synced_is_synced_later_and_nothin
             assert not executor.work
             always.now = due_at
     assert not held.done
-    assert always.broker.logs.has_unflushed
+    assert always.broker.logs.flusher.has_unflushed
     assert caplog.text.count("flush postponed, retrying") == 1
     always.tick()
     executor.drain()
     assert held.done
     assert not held.hang_up
-    assert not always.broker.logs.has_unflushed
+    assert not always.broker.logs.flusher.has_unflushed
     flusher.executor = InlineExecutor()
     assert [always.produce(name, batch(b"b")).error_code for name in ("t", "other")] == [0, 0]
 
@@ -322,7 +322,7 @@ def test_closing_comes_to_an_end_while_descriptors_are_out(always: HandBroker, e
     with no_descriptors(), pytest.raises(OutOfDescriptorsError, match="Too many open files"):
         flusher.sync()
     flusher.sync()
-    assert not always.broker.logs.has_unflushed
+    assert not always.broker.logs.flusher.has_unflushed
     always.broker.close()
 
 

@@ -192,16 +192,16 @@ def test_group_commit_waits_once_for_many_appends(tmp_path: Path, monkeypatch: p
     topic = directory.metadata.create_topic("t", uuid4(), 1)
     log = directory.log(topic, 0)
     log.append(batch([b"a"]), now_ms=1)  # makes its files, whose names go to the disk
-    directory.sync()
+    directory.flusher.sync()
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     for _ in range(10):
         log.append(batch([b"a"]), now_ms=1)
     assert directory.flush_policy.sync_before_answer
-    assert directory.has_unflushed
-    directory.sync()
+    assert directory.flusher.has_unflushed
+    directory.flusher.sync()
     assert len(synced) == 1
-    assert not directory.has_unflushed
+    assert not directory.flusher.has_unflushed
     directory.close()
 
 

@@ -121,7 +121,7 @@ def test_a_topics_files_are_removed_when_its_deletion_is_on_the_disk(
     logs = LogDirectory(str(tmp_path), epoch_ms=lambda: 1000, flush=FlushPolicy.parse(policy))
     topic = logs.metadata.create_topic("t", UUID(int=5), 1)
     logs.log(topic, 0).append(batch([b"a"]), now_ms=1)
-    logs.sync()
+    logs.flusher.sync()
     logs.flusher.executor = executor
     logs.delete_topic("t")
     logs.tick(0.0)
