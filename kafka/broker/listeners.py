@@ -78,33 +78,21 @@ def read_listeners(config: BrokerConfig, host: str, port: int, *, has_users: boo
         if name not in places:
             raise KafkaConfigurationError(f"advertised.listeners: there is no listener {name} in listeners")
     _check_owners(config, places)
-    return [
-        _listener(config, name, protocols, place, told.get(name), has_users) for name, place in places.items()
-    ]
+    specs: list[ListenerSpec] = []
+    for name, place in places.items():
+        if name not in protocols:
+            raise KafkaConfigurationError(f"listener.security.protocol.map has no protocol for the listener {name}")
+        if name in told and not told[name][0]:
+            raise KafkaConfigurationError(f"advertised.listeners: {name} needs a host that clients can connect to")
+        spec = ListenerSpec(name, protocols[name], *place, told.get(name))
+        with_tls, with_sasl = PROTOCOLS[spec.protocol]
+        if with_tls or with_sasl:
+            from kafka.broker.listener_security import sasl_settings, tls_context
 
-
-def _listener(
-    config: BrokerConfig,
-    name: str,
-    protocols: Mapping[str, str],
-    place: tuple[str, int],
-    told: tuple[str, int] | None,
-    has_users: bool,
-) -> ListenerSpec:
-    """One listener with its advertised address, TLS and SASL. KafkaConfigurationError."""
-    protocol = protocols.get(name)
-    if protocol is None:
-        raise KafkaConfigurationError(f"listener.security.protocol.map has no protocol for the listener {name}")
-    if told is not None and not told[0]:
-        raise KafkaConfigurationError(f"advertised.listeners: {name} needs a host that clients can connect to")
-    spec = ListenerSpec(name, protocol, *place, told)
-    with_tls, with_sasl = PROTOCOLS[protocol]
-    if with_tls or with_sasl:
-        from kafka.broker.listener_security import sasl_settings, tls_context
-
-        tls = tls_context(config, name) if with_tls else None
-        spec = spec._replace(tls=tls, sasl=sasl_settings(config, name, has_users) if with_sasl else None)
-    return spec
+            tls = tls_context(config, name) if with_tls else None
+            spec = spec._replace(tls=tls, sasl=sasl_settings(config, name, has_users) if with_sasl else None)
+        specs.append(spec)
+    return specs
 
 
 def _places(setting: str, text: str) -> dict[str, tuple[str, int]]:
@@ -192,14 +180,13 @@ def tls_settings(
 ) -> dict[str, str]:
     """Files as Kafka's settings have them. KafkaConfigurationError."""
     found: dict[str, str] = {}
-    if certificate is not None and key is None:
-        found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": certificate}
-    elif certificate is not None and key is not None:
-        found |= {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.certificate.chain": _read(certificate, "certificate"),
-            "ssl.keystore.key": _read(key, "key"),
-        }
+    if certificate is not None:
+        found["ssl.keystore.type"] = "PEM"
+        if key is None:
+            found["ssl.keystore.location"] = certificate
+        else:
+            found["ssl.keystore.certificate.chain"] = _read(certificate, "certificate")
+            found["ssl.keystore.key"] = _read(key, "key")
     if key_password is not None:
         found["ssl.key.password"] = key_password
     if ca is not None:

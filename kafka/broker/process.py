@@ -261,7 +261,12 @@ class RunningBroker:
         self._idle_timer: LoopTimer | None = None
         self._signals: SignalWatch | None = None
         clock = self._loop.clock
-        try:
+        with contextlib.ExitStack() as on_failure:
+            if self._control_socket is not None:
+                on_failure.callback(self._control_socket.close)
+            on_failure.callback(self._loop.close)
+            on_failure.callback(self._network.close)
+            on_failure.callback(self._stop_watching_signals)
             self._plan = plan_descriptors(descriptor_limit(), open_descriptors())
             self.broker = Broker(
                 self.data_dir,
@@ -274,42 +279,32 @@ class RunningBroker:
                 telemetry=options.telemetry,
                 max_open_files=self._plan.log_files,
             )
-            try:
-                self._server = self._listen()
-                if self._plan.connections is not None:
-                    log.info(
-                        "the limit of open files leaves %d for connections and %d for logs",
-                        self._plan.connections, self._plan.log_files,
-                    )  # fmt: skip
-                self._background = BackgroundThread(self._loop, self._server.end_turn)
-                self.broker.logs.flusher.configure(
-                    self._background, self._plan.sync_files, lambda: self._server.connection_count <= 1
-                )
-                host = self._server.address.host
-                self.state = BrokerState(
-                    os.getpid(),
-                    "127.0.0.1" if host in WILDCARD_HOSTS else host,
-                    self._server.address.port,
-                    {name: str(address) for name, address in self._server.addresses.items()},
-                )
-                if ends_on_signals:  # before broker.json and "listening on": their reader may send one at once
-                    self._watch_signals()
-                self._tell()
-                if options.lifeline_fd is not None:
-                    self._loop.watch(options.lifeline_fd, on_readable=self._lifeline_readable)
-                if adjustable is not None:
-                    self._control = self._controlled(adjustable)
-            except BaseException:
-                self.broker.close()
-                raise
-        except BaseException:
-            if self._signals is not None:
-                self._signals.close()
-            self._network.close()
-            self._loop.close()
-            if self._control_socket is not None:
-                self._control_socket.close()
-            raise
+            on_failure.callback(self.broker.close)
+            self._server = self._listen()
+            if self._plan.connections is not None:
+                log.info(
+                    "the limit of open files leaves %d for connections and %d for logs",
+                    self._plan.connections, self._plan.log_files,
+                )  # fmt: skip
+            self._background = BackgroundThread(self._loop, self._server.end_turn)
+            self.broker.logs.flusher.configure(
+                self._background, self._plan.sync_files, lambda: self._server.connection_count <= 1
+            )
+            host = self._server.address.host
+            self.state = BrokerState(
+                os.getpid(),
+                "127.0.0.1" if host in WILDCARD_HOSTS else host,
+                self._server.address.port,
+                {name: str(address) for name, address in self._server.addresses.items()},
+            )
+            if ends_on_signals:  # before broker.json and "listening on": their reader may send one at once
+                self._watch_signals()
+            self._tell()
+            if options.lifeline_fd is not None:
+                self._loop.watch(options.lifeline_fd, on_readable=self._lifeline_readable)
+            if adjustable is not None:
+                self._control = self._controlled(adjustable)
+            on_failure.pop_all()
         self._went_idle(self._loop.time())
 
     @property
@@ -327,8 +322,7 @@ class RunningBroker:
             self._loop.call_later(_LOAD_AFTER_S, self._load_next, registry.load_by_module())
             self._loop.run_forever()
         finally:
-            if self._signals is not None:
-                self._signals.close()
+            self._stop_watching_signals()
             self._shut()
             self._loop.close()
 
@@ -388,6 +382,10 @@ class RunningBroker:
 
     def _watch_signals(self) -> None:
         self._signals = self._loop.watch_signals(self._signalled, *_ending_signals())
+
+    def _stop_watching_signals(self) -> None:
+        if self._signals is not None:
+            self._signals.close()
 
     def _signalled(self, signum: int) -> None:
         log.info("received %s: shutting down", signal.Signals(signum).name)

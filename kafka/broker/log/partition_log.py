@@ -656,20 +656,18 @@ def find_expired_segments(log: PartitionLog, now_ms: int) -> ExpiredSegments | N
     if not config.deletes:
         return None
     segments = log.segments
+    # All but an empty active segment: open transactions do not keep segments, as in Kafka.
+    deletable = segments if segments[-1].size else segments[:-1]
     count = 0
     setting = ""
     if config.retention_bytes >= 0:
         surplus = log.size_bytes - config.retention_bytes
-        while count < len(segments) and _is_deletable(log, segments, count) and surplus >= segments[count].size:
-            surplus -= segments[count].size
+        while count < len(deletable) and surplus >= deletable[count].size:
+            surplus -= deletable[count].size
             count += 1
             setting = "retention.bytes"
     if config.retention_ms >= 0:
-        while (
-            count < len(segments)
-            and _is_deletable(log, segments, count)
-            and now_ms - retention_timestamp_ms(segments[count]) > config.retention_ms
-        ):
+        while count < len(deletable) and now_ms - retention_timestamp_ms(deletable[count]) > config.retention_ms:
             count += 1
             setting = "retention.ms"
     if not count:
@@ -682,8 +680,3 @@ def find_expired_segments(log: PartitionLog, now_ms: int) -> ExpiredSegments | N
 def retention_timestamp_ms(segment: Segment) -> int:
     """The time from which a segment's age counts, in ms: its greatest timestamp, or its last write."""
     return segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms
-
-
-def _is_deletable(log: PartitionLog, segments: tuple[Segment, ...], at: int) -> bool:
-    """All but an empty active segment: open transactions do not keep segments, as in Kafka."""
-    return at + 1 < len(segments) or segments[at].size > 0

@@ -458,12 +458,9 @@ class TransactionCoordinator:
             self._schedule(transactional_id, None)
 
     def _schedule(self, transactional_id: str, when: float | None) -> None:
-        timer = self._timer_of.get(transactional_id)
-        if timer is not None and timer.when == when:
-            return
+        timer = self._timer_of.pop(transactional_id, None)
         if timer is not None:
             timer.cancel()
-            del self._timer_of[transactional_id]
         if when is not None:
             self._timer_of[transactional_id] = self._timers.push(when, transactional_id)
 
