@@ -190,9 +190,12 @@ class BatchBuilder:
 
     def add(self, body: bytes, one: RecordSlice) -> None:
         """Copy a record of the decompressed body."""
-        self._records += (
-            body[one.start : one.end] if self._horizon is None else _with_base_timestamp(body, one, self._horizon)
-        )
+        if self._horizon is None:
+            self._records += body[one.start : one.end]
+        else:
+            delta = encode_varint(one.timestamp - self._horizon)
+            inner = body[one.delta_at - 1 : one.delta_at] + delta + body[one.delta_end : one.end]
+            self._records += encode_varint(len(inner)) + inner
         self._count += 1
         self._greatest = max(self._greatest, one.timestamp)
 
@@ -218,18 +221,6 @@ class BatchBuilder:
         crc = crc32c(records, crc32c(bytes(batch[ATTRIBUTES_AT:])))
         batch[CRC_AT : CRC_AT + 4] = crc.to_bytes(4, "big")
         return bytes(batch) + records
-
-
-def _with_base_timestamp(body: bytes, one: RecordSlice, base_timestamp: int) -> bytes:
-    """A record's bytes with its timestamp delta counted from another base."""
-    inner = b"".join(
-        (
-            body[one.delta_at - 1 : one.delta_at],
-            encode_varint(one.timestamp - base_timestamp),
-            body[one.delta_end : one.end],
-        )
-    )
-    return encode_varint(len(inner)) + inner
 
 
 log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from kafka.broker.group_settings import BrokerValue, GroupConfig
 from kafka.broker.groups.assignors import balance
 from kafka.broker.groups.timers import DeadlineHeap
 from kafka.broker.share.partition import SharePartition
-from kafka.broker.share.sessions import MAX_MEMBER_ID_LENGTH
+from kafka.broker.share.sessions import check_member_id
 from kafka.broker.share.state_store import ShareKey, ShareStateStore
 from kafka.broker.share.states import ShareEvent
 from kafka.broker.topics import TopicIdPartition, TopicInfo
@@ -157,9 +157,7 @@ class ShareHeartbeat(NamedTuple):
 
     def check(self, group_id: str) -> None:
         """InvalidRequestError for a heartbeat that no group could take."""
-        length = len(self.member_id)
-        if not 0 < length <= MAX_MEMBER_ID_LENGTH:
-            raise InvalidRequestError(f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters, not {length}")
+        check_member_id(self.member_id)
         for what, text in (("member id", self.member_id), ("group's name", group_id), ("rack id", self.rack_id)):
             if text is not None and not text.strip():
                 raise InvalidRequestError(f"a {what} cannot be empty")
@@ -308,11 +306,6 @@ class ShareGroup:
         self._topics = seen
         return True
 
-    def _assign_at(self) -> float:
-        if self._assigned_at is None:
-            return float("-inf")
-        return self._assigned_at + self.config.number("share.assignment.interval.ms") / 1000
-
     def _initialize(self) -> bool:
         """Whether there are partitions that no member ever had."""
         before = len(self.initialized)
@@ -321,7 +314,10 @@ class ShareGroup:
         return len(self.initialized) > before
 
     def _maybe_update_assignment(self, now: float) -> bool:
-        if not self.members or self.assignment_epoch >= self.epoch or now < self._assign_at():
+        if not self.members or self.assignment_epoch >= self.epoch:
+            return False
+        interval_s = self.config.number("share.assignment.interval.ms") / 1000
+        if self._assigned_at is not None and now < self._assigned_at + interval_s:
             return False
         self._assign(now)
         return True

@@ -164,9 +164,14 @@ class ShareSessions(Generic[P, C]):
 def _key(group_id: str | None, member_id: str) -> SessionKey:
     if group_id is None:  # an empty name will do
         raise InvalidRequestError("a request without a share group")
-    if not member_id or len(member_id) > MAX_MEMBER_ID_LENGTH:
-        raise InvalidRequestError(f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters, not {len(member_id)}")
+    check_member_id(member_id)
     return SessionKey(group_id, member_id)
+
+
+def check_member_id(member_id: str) -> None:
+    """InvalidRequestError (42) for one that no member may have."""
+    if not 0 < len(member_id) <= MAX_MEMBER_ID_LENGTH:
+        raise InvalidRequestError(f"a member id has 1 to {MAX_MEMBER_ID_LENGTH} characters, not {len(member_id)}")
 
 
 def _increment_epoch(session: ShareSession[P]) -> None:
