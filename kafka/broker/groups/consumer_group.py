@@ -304,8 +304,8 @@ class ConsumerGroup:
             return "Empty"
         if durable.epoch > durable.assignment_epoch:
             return "Assigning"
-        is_there = all(member.is_at(durable.assignment_epoch) for member in durable.members.values())
-        return "Stable" if is_there else "Reconciling"
+        is_stable = all(member.is_at(durable.assignment_epoch) for member in durable.members.values())
+        return "Stable" if is_stable else "Reconciling"
 
     @property
     def assignor(self) -> str:

@@ -82,31 +82,16 @@ def assign_simple(
         for partition in current.get(member, frozenset()):
             if partition in owners and partition[0] in subscriptions[member]:
                 owners[partition].append(member)
-    may_have: dict[UUID, list[str]] = {}
-    for topic in {topic for topic, _ in partitions}:
-        may_have[topic] = [member for member in members if topic in subscriptions[member]]
-    _assign_one_owner_each(partitions, owners, may_have, held)
+    may_have = {
+        topic: [member for member in members if topic in subscriptions[member]]
+        for topic in {topic for topic, _ in partitions}
+    }
+    for partition in sorted(partitions, key=lambda one: not owners[one]):  # what no member has comes last
+        owner = min(owners[partition] or may_have[partition[0]], key=lambda member: len(held[member]))
+        held[owner].add(partition)
     balance(members, held, subscriptions)
     _partition_for_each(members, held, owners, subscriptions, partitions)
     return {member: frozenset(held[member]) for member in members}
-
-
-def _assign_one_owner_each(
-    partitions: Sequence[TopicIdPartition],
-    owners: Mapping[TopicIdPartition, Sequence[str]],
-    may_have: Mapping[UUID, Sequence[str]],
-    held: dict[str, set[TopicIdPartition]],
-) -> None:
-    unassigned = []
-    for partition in partitions:
-        keeper = min(owners[partition], key=lambda member: len(held[member]), default=None)
-        if keeper is None:
-            unassigned.append(partition)
-        else:
-            held[keeper].add(partition)
-    for partition in unassigned:
-        member = min(may_have[partition[0]], key=lambda member: len(held[member]))
-        held[member].add(partition)
 
 
 def _partition_for_each(
