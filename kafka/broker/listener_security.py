@@ -83,15 +83,11 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         if found is None:
             raise JaasError(f"a quote that is not closed at character {position + 1}")
         position = found.end()
-        quoted = found["double"] if found["double"] is not None else found["single"]
-        if found["end"]:
-            yield ";", ""
-        elif found["equals"]:
-            yield "=", ""
-        elif quoted is not None:
-            yield "text", re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted, flags=re.DOTALL)
-        else:
-            yield "text", found["word"]
+        kind = found.lastgroup or ""
+        token = found[kind]
+        if kind in ("double", "single"):
+            token = re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), token, flags=re.DOTALL)
+        yield (token if kind in ("end", "equals") else "text"), token
 
 
 KIND: Final = "user-scram"
