@@ -52,12 +52,10 @@ class BrokerSetting(NamedTuple):
             if value.lower() not in ("true", "false"):
                 raise self._wrong(value, "Expected value to be either true or false")
         elif self.type in _TYPE_NAMES:
-            if not _INTEGER.fullmatch(value.strip()):  # int() would take 1_000, too
+            most = 2 ** _BITS[self.type]
+            if not _INTEGER.fullmatch(value.strip()) or not -most <= int(value) < most:  # int() would take 1_000, too
                 raise self._wrong(value, f"Not a number of type {_TYPE_NAMES[self.type]}")
-            number = int(value)
-            if not -(2 ** _BITS[self.type]) <= number < 2 ** _BITS[self.type]:
-                raise self._wrong(value, f"Not a number of type {_TYPE_NAMES[self.type]}")
-            self._check_range(value, number)
+            self._check_range(value, int(value))
         elif self.type == DOUBLE:
             try:
                 ratio = float(value)
@@ -67,10 +65,9 @@ class BrokerSetting(NamedTuple):
                 raise self._wrong(value, "Not a number of type DOUBLE")
             self._check_range(str(ratio), ratio)
         elif self.words:
-            given = list_of(value) if self.type == LIST else [value]
-            if any(word not in self.words for word in given):
-                odd = next(word for word in given if word not in self.words)
-                raise self._wrong(odd, f"String must be one of: {', '.join(self.words)}")
+            for word in list_of(value) if self.type == LIST else [value]:
+                if word not in self.words:
+                    raise self._wrong(word, f"String must be one of: {', '.join(self.words)}")
 
     def _check_range(self, value: str, number: float) -> None:
         if self.also is not None:

@@ -114,27 +114,22 @@ def _uniform_mixed(
     they differ by two or more. The topics that the fewest members can take go first."""
     order = sorted(members)
     held: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in order}
-    owners: dict[TopicIdPartition, str] = {}
+    taken: set[TopicIdPartition] = set()
     for member_id in order:
-        for partition in sorted(current.get(member_id, ()), key=_sort_key):
-            topic_id, number = partition
-            if (
-                partition not in owners
-                and topic_id in members[member_id].topics
-                and number < partition_counts.get(topic_id, 0)
-            ):
-                owners[partition] = member_id
-                held[member_id].add(partition)
+        held[member_id] = {
+            (topic_id, number)
+            for topic_id, number in current.get(member_id, ())
+            if topic_id in members[member_id].topics and number < partition_counts.get(topic_id, 0)
+        } - taken
+        taken |= held[member_id]
     takers = {
         topic_id: [member_id for member_id in order if topic_id in members[member_id].topics]
         for topic_id in {topic_id for member in members.values() for topic_id in member.topics}
     }
     for topic_id in sorted(takers, key=lambda one: (len(takers[one]), one.bytes)):
         for number in range(partition_counts.get(topic_id, 0)):
-            if (topic_id, number) not in owners:
-                owner = min(takers[topic_id], key=lambda one: len(held[one]))
-                owners[(topic_id, number)] = owner
-                held[owner].add((topic_id, number))
+            if (topic_id, number) not in taken:
+                held[min(takers[topic_id], key=lambda one: len(held[one]))].add((topic_id, number))
     balance(order, held, {member_id: members[member_id].topics for member_id in order})
     return {member_id: frozenset(partitions) for member_id, partitions in held.items()}
 

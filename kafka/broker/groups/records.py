@@ -107,6 +107,17 @@ def load_classic(group: ClassicGroup, value: GroupMetadataValue) -> None:
     )
 
 
+CONSUMER_RECORDS: Final[Mapping[type[Message], type[Message]]] = {
+    EpochKey: EpochValue,
+    MemberKey: MemberValue,
+    TargetEpochKey: TargetEpochValue,
+    TargetKey: TargetValue,
+    CurrentKey: CurrentValue,
+    RegexKey: RegexValue,
+}
+"""The records of a consumer group: key -> value."""
+
+
 def load_groups(
     events: Iterable[tuple[int, StateEvent]],
 ) -> tuple[dict[str, GroupMetadataValue], dict[str, DurableGroupState]]:
@@ -127,16 +138,6 @@ def load_groups(
     read_records(events, {GroupMetadataKey: (GroupMetadataValue, on_classic), **readers})
     return classic, {group_id: builder.state() for group_id, builder in builders.items() if builder.is_there}
 
-
-CONSUMER_RECORDS: Final[Mapping[type[Message], type[Message]]] = {
-    EpochKey: EpochValue,
-    MemberKey: MemberValue,
-    TargetEpochKey: TargetEpochValue,
-    TargetKey: TargetValue,
-    CurrentKey: CurrentValue,
-    RegexKey: RegexValue,
-}
-"""The records of a consumer group: key -> value."""
 
 _KNOWN_STATES: Final = {int(state) for state in ConsumerMemberState}
 
