@@ -101,7 +101,6 @@ class ClassicJoinRequest(NamedTuple):
     rebalance_timeout_ms: int
     needs_known_id: bool = True
     may_skip_assignment: bool = True
-    reason: str | None = None
 
 
 class JoinGroupResult(NamedTuple):

@@ -172,7 +172,6 @@ def join_group(broker: Broker, call: RequestContext[JoinGroupRequest]) -> Pendin
             request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
             call.version >= FIRST_WITH_KNOWN_IDS,
             call.version >= FIRST_WITH_SKIPPING,
-            request.reason,
         )
         broker.groups.join(request.group_id, wanted, done, call.now)
     return reply

@@ -41,9 +41,10 @@ from kafka.broker.log import TransactionMarker
 from kafka.broker.offset_store import CommittedOffset
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
+from kafka.broker.state.records import Producer
 from kafka.broker.state.state_topic import CONSUMER_OFFSETS
 from kafka.broker.topics import INTERNAL_TOPICS, check_topic_name, distinct_partitions, values_by_key
-from kafka.broker.transactions.transaction_metadata import BY_TITLE, Producer
+from kafka.broker.transactions.transaction_metadata import BY_TITLE
 from kafka.broker.transactions.verification import verify_offsets
 from kafka.errors import (
     BrokerResponseError,

@@ -74,7 +74,7 @@ RecordEntry = tuple[bytes, bytes | None]
 """A record's key and value; None: a tombstone."""
 
 Producer = tuple[int, int]
-"""Producer id and epoch of a transaction that a record belongs to."""
+"""Producer id and epoch."""
 
 
 class StateEvent(NamedTuple):

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka.broker.log import LogDirectory, PartitionLog, Topic, TransactionMarker
 from kafka.broker.state.records import (
+    Producer,
     TransactionLogKey,
     TransactionLogValue,
     encode_key,
@@ -46,7 +47,6 @@ from kafka.broker.transactions.transaction_metadata import (
     ONGOING,
     PREPARE_COMMIT,
     CoordinatorTransactionState,
-    Producer,
     TransactionMetadata,
     after_add_partitions,
     after_end,

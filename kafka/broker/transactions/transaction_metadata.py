@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kafka.broker.log.producer_state import EPOCH_BUMP_SINCE
+from kafka.broker.state.records import Producer
 from kafka.errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
@@ -99,9 +100,6 @@ NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
 LAST_GIVEN_EPOCH: Final = MAX_EPOCH - 1
 """No producer gets a higher one: there is always one left to fence it with."""
-
-Producer = tuple[int, int]
-"""Producer id and epoch."""
 
 
 class TransactionMetadata(NamedTuple):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from kafka.broker.log import PartitionLog
 from kafka.broker.log.producer_state import EPOCH_BUMP_SINCE
-from kafka.broker.transactions.transaction_metadata import Producer
+from kafka.broker.state.records import Producer
 from kafka.errors import (
     BrokerResponseError,
     ConcurrentTransactionsError,
