@@ -291,6 +291,7 @@ def _member_value(member: ConsumerMember) -> MemberValue:
 
 
 def _member_of(member_id: str, value: MemberValue, current: CurrentValue | None) -> ConsumerMember:
+    """``current``: None for a member that has been assigned nothing yet."""
     classic = value.classic_member_metadata
     member = ConsumerMember(
         member_id,

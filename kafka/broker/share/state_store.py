@@ -23,6 +23,7 @@ from uuid import UUID
 from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, StateRange
 from kafka.broker.state.records import (
     RecordEntry,
+    RecordReader,
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
     ShareSnapshotKey,
@@ -36,6 +37,7 @@ from kafka.broker.state.records import (
 from kafka.broker.state.state_topic import StateTopic, kafka_uuid
 from kafka.errors import KafkaStorageError
 from kafka.wire.codec import uvarint
+from kafka.wire.message import Message
 
 if TYPE_CHECKING:
     from kafka.broker.share.partition import SharePartition
@@ -84,13 +86,12 @@ class ShareStateStore:
         self._group_log = groups
         self._groups: dict[str, int] = {}
         self._partitions: dict[ShareKey, _StoredPartition] = {}
-        read_records(
-            shares.replay(),
-            {
-                ShareSnapshotKey: (ShareSnapshotValue, self._on_record),
-                ShareUpdateKey: (ShareUpdateValue, self._on_record),
-            },
-        )
+        # A snapshot and the updates since, as they were written.
+        of_shares: dict[type[Message], RecordReader] = {
+            ShareSnapshotKey: (ShareSnapshotValue, self._on_record),
+            ShareUpdateKey: (ShareUpdateValue, self._on_record),
+        }
+        read_records(shares.replay(), of_shares)
         read_records(groups.replay(), {ShareGroupMetadataKey: (ShareGroupMetadataValue, self._on_group)})
         shares.add_deletion_listener(self._topic_deleted)
         for key in [key for key in self._partitions if not is_topic(key.topic_id)]:
