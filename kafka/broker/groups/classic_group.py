@@ -282,7 +282,7 @@ class ClassicRoster:
         return max(votes, key=votes.__getitem__)
 
     def select_protocol(self) -> None:
-        """Take the protocol that the members vote for; for a group that was a consumer group before."""
+        """Take the protocol that the members vote for."""
         self.protocol_name = self.vote()
         self.subscribed = self.subscription()
 
@@ -466,8 +466,7 @@ class ClassicGroup(ClassicRoster):
             with suppress(KafkaStorageError):  # after a restart the members' sessions time out, with the same result
                 self._store(self, {})
             return
-        self.protocol_name = self.vote()
-        self.subscribed = self.subscription()
+        self.select_protocol()
         self._enter(COMPLETING)
         for member in self.members.values():
             self._complete_join_request(member, self._join_result(member))
@@ -554,6 +553,7 @@ class ClassicGroup(ClassicRoster):
 
     def _remove(self, member_id: str) -> None:
         member = self.remove_member(member_id)
+        self._complete_join_request(member, JoinGroupResult(UnknownMemberIdError))
         self._complete_sync_request(member, SyncGroupResult(UnknownMemberIdError))
         self._members_to_sync.discard(member_id)
         self._timers.cancel(GroupTimeout.SESSION, member_id)
@@ -749,7 +749,6 @@ class ClassicGroup(ClassicRoster):
             return
         else:
             self.member(member_id, instance_id)
-        self._complete_join_request(self.members[member_id], JoinGroupResult(UnknownMemberIdError))
         self._remove(member_id)
 
     def members_left(self, now: float) -> None:
@@ -775,7 +774,6 @@ class ClassicGroup(ClassicRoster):
         elif member is None or member.has_waiting_request:
             return
         else:
-            self._complete_join_request(member, JoinGroupResult(UnknownMemberIdError))
             self._remove(member_id)
             if self.state in (STABLE, COMPLETING):
                 self.prepare_rebalance(now)

@@ -40,7 +40,7 @@ from kafka.broker.log.files import (
 )
 from kafka.broker.log.partition_log import PartitionLog, retention_timestamp_ms
 from kafka.broker.log.recovery import merged_seal_state, write_seal
-from kafka.broker.log.segment import Segment, read_seal
+from kafka.broker.log.segment import NO_TIMESTAMP, Segment, read_seal
 from kafka.broker.private_files import open_private
 from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import HEADER_BYTES, BatchHeader, codec_for, iter_batches, parse_header
@@ -84,7 +84,6 @@ class OffsetMap:
 
 
 DELETE_HORIZON_BIT = 0x40
-NO_TIMESTAMP = -1
 
 
 class RecordSlice(NamedTuple):
