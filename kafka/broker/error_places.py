@@ -186,6 +186,7 @@ class ErrorResponse:
         topic_name: TopicNameLookup = lambda _: None,
         completed: Request[Any] | None = None,
     ) -> None:
+        """``topic``, ``partition``: refuse only these, None: all. ``topic_name`` finds the name of a topic's id."""
         self._request = request
         self._version = version
         self._code = code

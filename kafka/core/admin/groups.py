@@ -359,6 +359,7 @@ def list_group_offsets(
     message = OffsetFetchRequest
 
     def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, Offsets | BrokerResponseError]]:
+        """One request for all groups of a coordinator, or, before 3.0, one for each group."""
         try:
             request = message(
                 groups=[
