@@ -49,7 +49,7 @@ def test_a_step_of_the_wall_clock_costs_no_job_no_lease_and_no_limit(
     assert crew.result(held) == 5
     assert len(crew.starts(held)) == 1
     assert crew.states(held) == [JobState.SUCCESS]
-    assert "are lost" not in worker.log()
+    assert "lost the acquisition locks" not in worker.log()
     assert not worker.tracebacks_of_its_own()
 
 

@@ -208,7 +208,7 @@ def test_the_job_of_a_worker_stopped_beyond_its_lock_runs_elsewhere_and_its_late
     assert second in crew.through(handle)
     seen = crew.states(handle)
     zombie.thaw()
-    wait_for(lambda: "are lost" in zombie.log(), "the zombie has seen that its lock is lost", crew)
+    wait_for(lambda: "lost the acquisition locks" in zombie.log(), "the zombie has seen that its lock is lost", crew)
     crew.works(4)
     assert crew.states(handle) == seen
     assert handle.status() is JobState.SUCCESS
