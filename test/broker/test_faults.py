@@ -520,6 +520,7 @@ def test_bytes_are_changed_cut_and_cut_off() -> None:
         (lambda f: f.drop("Heartbeat", version=99), "Heartbeat has versions 0 to 4, not 99"),
         (lambda f: f.drop("Heartbeat", version=(3, 1)), "two of them"),
         (lambda f: f.drop("Heartbeat", topics="t"), "no condition 'topics'; did you mean topic?"),
+        (lambda f: f.drop("Heartbeat", apis=[3]), "no condition 'apis'"),
         (lambda f: f.delay("Heartbeat", -1), "seconds are a number from 0 on"),
         (lambda f: f.corrupt("Heartbeat"), "Heartbeat carries no records; say what='answer'"),
         (lambda f: f.corrupt("Heartbeat", what="bytes"), "'records' or 'answer'"),

@@ -139,7 +139,7 @@ def make_rule(action: str, api: Api, *, when: str | None = None, **given: Any) -
     if when not in whens:
         raise IllegalArgumentError(f"{action}: when is {' or '.join(map(repr, whens))}, not {when!r}")
     apis = _api_keys(api)
-    names = {each.name for each in dataclasses.fields(Rule)} - {"versions"} | {"version"}
+    names = {each.name for each in dataclasses.fields(Rule)[3:]} - {"versions"} | {"version"}
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in names:
@@ -323,7 +323,7 @@ class FaultRuleBuilder(abc.ABC, Generic[H]):
         return self.add(make_rule("delay", api, when=when, seconds=seconds, **match))
 
     def drop(self, api: Api, *, when: str | None = None, **match: Any) -> H:
-        """Never answer: ``"before"`` handling (default) or ``"after"``. The connection stays, but what comes on it
+        """Never answer, ``"before"`` handling (default) or ``"after"``: the connection stays, but what comes on it
         later waits behind the request, as it does at a broker that hangs."""
         return self.add(make_rule("drop", api, when=when, **match))
 
