@@ -62,6 +62,10 @@ def _about(entry: Any) -> dict[str, Any]:
     return dict.fromkeys(("topic", "key", "group", "transactional_id"), entry)
 
 
+def _partition_of(entry: Struct) -> Any:
+    return getattr(entry, _subjects(type(entry))["partition"])
+
+
 def _topic_of(entry: Any, topic_name: TopicNameLookup) -> str | None:
     """The topic that an entry is about: by its name, by its id, or as a resource."""
     about = _about(entry)
@@ -88,7 +92,7 @@ def entries(
         for entry in getattr(part, name) or ():
             if topic is not None:
                 if "partition" in name:
-                    yield Target(topic, _about(entry)["partition"]), entry
+                    yield Target(topic, _partition_of(entry) if isinstance(entry, Struct) else entry), entry
             elif "topic" in name or name in ("responses", RESOURCES):
                 named = _topic_of(entry, topic_name)
                 if named is not None:
@@ -193,6 +197,7 @@ class ErrorResponse:
         self._topic = topic
         self._partition = partition
         self._topic_name = topic_name
+        # What a fetch session remembers gets the error, too, but the handler is given what was really asked for.
         self._completed = request if completed is None else completed
         self.level = self._level()
         self._path = self.level.path if self.level is not None else ()

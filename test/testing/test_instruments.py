@@ -14,6 +14,7 @@ import pytest
 from kafka.errors import IllegalArgumentError, KafkaProtocolError, KafkaTimeoutError, NotLeaderForPartitionError
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.testing import BrokerGoneError, EmbeddedBroker
+from kafka.testing.instruments import ControlConnection
 from test.broker.driver import batch, fetch_request, fetched, produce_request, values
 from test.broker.raw_client import RawClient
 
@@ -338,6 +339,16 @@ def test_a_wait_for_a_broker_that_ends_is_an_error(tmp_path: Path) -> None:
         broker.kill()
         with pytest.raises(BrokerGoneError):
             waiting.result(30)
+
+
+def test_what_a_killed_broker_has_not_finished_writing_is_no_answer() -> None:
+    connection = ControlConnection(lambda counts: None)
+    _, answer = connection.post("now")
+    connection.theirs.recv(1000)
+    connection.theirs.sendall(b'{"id": 1, "is": [1.0, 2')
+    connection.drain()
+    with pytest.raises(BrokerGoneError):
+        answer.result(0)
 
 
 def test_a_broker_that_does_not_start_leaves_no_thread_behind(tmp_path: Path) -> None:
