@@ -318,8 +318,8 @@ def init_producer_id(broker: Broker, call: RequestContext[InitProducerIdRequest]
             request.transactional_id, request.transaction_timeout_ms, expected
         )
     except BrokerResponseError as error:
-        known = _known(error, call.version, FENCED_SINCE_INIT)
-        return failed(InitProducerIdResponse, known, producer_epoch=-1)
+        # Without a name of its own: a local that holds an error is a cycle through the error's traceback.
+        return failed(InitProducerIdResponse, _known(error, call.version, FENCED_SINCE_INIT), producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
