@@ -102,12 +102,11 @@ class OffsetStore:
     def has_pending(self, group_id: str, partition: TopicPartition | None = None) -> bool:
         """Whether a transaction that has not ended has an offset of the group (of this partition): it is not stable
         then, and a request for stable ones gets UNSTABLE_OFFSET_COMMIT (88)."""
-        if not self._pending:
-            return False
-        of_group = self._pending.get(self._topic.partition_of(group_id), {}).values()
+        # In any partition of the topic: a group has another one when that has grown since.
+        transactions = (pending for producers in self._pending.values() for pending in producers.values())
         if partition is not None:
-            return any((group_id, partition) in pending for pending in of_group)
-        return any(name == group_id for pending in of_group for name, _ in pending)
+            return any((group_id, partition) in pending for pending in transactions)
+        return any(name == group_id for pending in transactions for name, _ in pending)
 
     # -- committing --------------------------------------------------------------------------------------------------
 

@@ -117,6 +117,18 @@ def test_a_transactions_offsets_hold_when_it_commits_and_only_then(committed: bo
     assert not store.has_pending("g")
 
 
+def test_an_offset_stays_pending_when_its_topic_grows_before_the_marker() -> None:
+    topic = Topic()
+    store = topic.open()
+    store.commit_pending("g", *PRODUCER, {ONE: at(5)})
+    topic.partition_of = lambda group_id: 1  # type: ignore[method-assign]  # as CreatePartitions makes it
+    assert store.has_pending("g", ONE)
+    assert store.has_pending("g")
+    topic.end(store, True)
+    assert not store.has_pending("g")
+    assert offsets(store) == {ONE: 5}
+
+
 def test_a_plain_commit_overtakes_a_transaction_that_began_before() -> None:
     topic = Topic()
     store = topic.open()
