@@ -255,12 +255,15 @@ def test_a_map_that_is_full_makes_several_passes_of_it(tmp_path: Path, pool: Fil
     assert [row[0] for row in rows(log)] == list(range(100, 150))
 
 
-def test_a_wrong_checksum_ends_the_compaction_and_changes_nothing(tmp_path: Path, pool: FilePool) -> None:
+@pytest.mark.parametrize(("where", "bits"), [(70, 1), (16, 2), (16, 3)], ids=["record", "magic 0", "magic 1"])
+def test_a_wrong_byte_ends_the_compaction_and_changes_nothing(
+    tmp_path: Path, pool: FilePool, where: int, bits: int
+) -> None:
     log = open_log(tmp_path / "t", pool)
-    append(log, batch((b"a", b"1"), (b"a", b"2")), batch((b"a", b"3")))
+    append(log, batch((b"a", b"1"), (b"b", b"2")), batch((b"a", b"3")))
     path = Path(log.segments[0].path)
     data = bytearray(path.read_bytes())
-    data[70] ^= 1
+    data[where] ^= bits
     path.write_bytes(data)
     with pytest.raises(CleaningFailedError, match="at byte 0"):
         compact(log)
