@@ -31,6 +31,7 @@ from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, HeartbeatReques
 from kafka.protocol.log_dirs import AlterReplicaLogDirsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.produce import ProduceRequest, ProduceResponse
+from kafka.protocol.quorum import DescribeQuorumRequest
 from kafka.protocol.registry import REGISTRY
 from kafka.records import iter_batches
 from kafka.records.header import check_crc
@@ -416,6 +417,23 @@ def test_a_throttled_connection_is_muted_and_others_are_not(hand: HandBroker) ->
     hand.advance(0.2)
     assert waiting.done
     assert hand.send(NOTHING).done
+
+
+def test_what_throttles_any_request_lets_responses_without_the_field_be(hand: HandBroker) -> None:
+    rule = hand.broker.faults.throttle("*", 2)
+    quorum = DescribeQuorumRequest(
+        topics=[
+            DescribeQuorumRequest.TopicData(
+                topic_name="t", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+            )
+        ]
+    )
+    assert hand.ask(quorum).error_code == 0
+    waiting = hand.send(NOTHING)
+    assert not waiting.done, "the connection is muted all the same"
+    hand.advance(2)
+    assert hand.answer(NOTHING, waiting).throttle_time_ms == 2000
+    assert rule.hits == 2
 
 
 def test_a_throttled_connection_that_has_gone_is_forgotten(hand: HandBroker) -> None:

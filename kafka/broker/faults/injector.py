@@ -367,7 +367,8 @@ class FaultInterceptor:
         if response.api_key == API_VERSIONS_KEY and getattr(response, "error_code", 0) == _UNSUPPORTED_VERSION:
             self._version = 0  # KIP-511
         for rule in self._rules("after", "throttle"):
-            response = copy_with(response, throttle_time_ms=int(rule.seconds * 1000))
+            if "throttle_time_ms" in response.fields:  # a rule for any API comes upon others, too
+                response = copy_with(response, throttle_time_ms=int(rule.seconds * 1000))
             if rule.mute:
                 self._faults.mute(self._connection, rule.seconds)
         if response.api_key != PRODUCE_KEY:
