@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from kafka.broker.log import TransactionMarker
+from kafka.broker.responses import ConnectionContext
 from kafka.errors import KafkaStorageError
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
 from kafka.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.transactions import InitProducerIdRequest
+from kafka.records import RecordBatchBuilder
 from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
 from test.broker.log.test_log_directory import full_disk
 
@@ -75,6 +78,37 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_serves_the_rest(
     assert accept(2) == 121, "the lock is over"
     hand.restart()
     assert values(fetched(hand.ask(fetch_request(TOPIC), 12))[0].records) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_share_fetch_that_cannot_write_what_it_passes_over_ends_its_session_and_its_locks(
+    hand: HandBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic_id = hand.create_topic(TOPIC)
+    assert hand.set_group(GROUP, share_auto_offset_reset="earliest", share_isolation_level="read_committed") == 0
+    hand.produce(TOPIC, batch(b"a"))
+    log = hand.broker.logs.log(hand.broker.topic(TOPIC), 0)
+    builder = RecordBatchBuilder(1 << 20)
+    builder.append(0, None, b"aborted")
+    log.append(builder.build(7, 0, 0, transactional=True), now_ms=0)
+    log.append_marker(TransactionMarker(7, 0, committed=False, coordinator_epoch=0), 0)
+    F = ShareFetchRequest
+    partition = F.FetchPartition(partition_index=0, acknowledgement_batches=[])
+
+    def fetch(member_id: str) -> ShareFetchRequest:
+        return F(
+            group_id=GROUP, member_id=member_id, share_session_epoch=0, max_wait_ms=0, min_bytes=1, max_records=10,
+            batch_size=10, topics=[F.FetchTopic(topic_id=topic_id, partitions=[partition])], forgotten_topics_data=[],
+        )  # fmt: skip
+
+    connection = ConnectionContext()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full_disk)
+        reply = hand.send(fetch("m"), connection=connection)
+        assert reply.hang_up, "an error would leave the locks, which no client knows of"
+    assert os.strerror(errno.ENOSPC) in caplog.text
+    hand.broker.disconnected(connection, hand.now)
+    other = hand.ask(fetch("n")).responses[0].partitions[0]
+    assert [one.first_offset for one in other.acquired_records] == [0, 2], "the record, and the transaction's marker"
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ racks are stored and not used.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
@@ -77,6 +78,8 @@ from kafka.wire.types import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
+
+log = logging.getLogger(__name__)
 
 # -- acknowledgements -------------------------------------------------------------------------------------------------
 
@@ -410,7 +413,12 @@ def share_fetch(broker: Broker, call: RequestContext[ShareFetchRequest]) -> Shar
         return fetch.response({})
     if request.max_records <= 0 or request.max_bytes <= 0:
         return fetch.response({})
-    response = fetch.attempt(is_last=request.max_wait_ms <= 0)
+    try:
+        response = fetch.attempt(is_last=request.max_wait_ms <= 0)
+    except BrokerResponseError:
+        # Its end releases what was acquired before; after an error that would stay locked, and no member know of it.
+        log.exception("%r: a share fetch failed; closing the connection", call.connection)
+        return PendingResponse.hanging_up()
     if response is not None:
         return response
     return broker.park(call.connection, fetch.watched(), _waits_until(call), fetch.attempt)
