@@ -1,8 +1,8 @@
 """One broker for a test: started, killed, paused, and given faults to produce.
 
 The broker is a process of its own, so that it can be killed and shares no interpreter with the test;
-``in_process=True`` runs it in a thread instead, which starts faster and cannot be killed. Both have the same remote
-control (``instruments.py``), made anew for each start, over which ``faults``, ``clock`` and ``requests`` work
+``in_process=True`` runs it in a thread instead, which starts faster and cannot be killed. Both have the same control
+channel, a new one for each start, over which ``faults``, ``clock``, ``requests`` and ``pushed`` work
 (``instruments.py``).
 """
 
