@@ -170,7 +170,7 @@ class BrokerVersionData:
         kind = operation if isinstance(operation, type) else type(operation)
         if not issubclass(kind, Request):
             raise IllegalArgumentError(f"operation={operation!r}: an ApiKey, its number, a request or its class")
-        return self._ranges.choose(kind, min_version, int(min(max_version, kind.max_version)))
+        return self._ranges.choose(kind, int(min_version), int(min(max_version, kind.max_version)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BrokerVersionData):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -34,6 +34,24 @@ def test_the_version_of_an_api_is_the_highest_of_both_sides(operation: object) -
         data().api_version(operation, min_version=10)  # type: ignore[arg-type]
     with pytest.raises(IllegalArgumentError):
         data().api_version(operation, min_version=5, max_version=4)  # type: ignore[arg-type]
+
+
+def test_the_limits_may_be_numbers_that_are_no_int() -> None:
+    """``ApiRanges`` is compiled, and takes whole numbers only there."""
+    limits: list[object] = []
+
+    class Ranges:
+        ranges: ClassVar = {3: (0, 9)}
+        release = "2.8"
+
+        def choose(self, request: object, min_version: object, max_version: object) -> int:
+            limits.extend([type(min_version), type(max_version)])
+            return 9
+
+    stub: Any = Ranges()
+    BrokerVersionData(stub).api_version(3, min_version=1.0, max_version=5.0)  # type: ignore[arg-type]
+    assert limits == [int, int]
+    assert data().api_version(3, min_version=5.0, max_version=5.0) == 5  # type: ignore[arg-type]
 
 
 def test_any_version_will_do_unless_limits_are_given() -> None:
