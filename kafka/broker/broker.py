@@ -9,7 +9,7 @@ knows no sockets (``server.py``), no wall clock (``epoch_offset`` turns ``now`` 
 ``rng``. ``handlers/`` handle the requests; ``registry.py`` lists them.
 
 :meth:`Broker.tick` is also where group commit begins: one flush covers all that the turn has written.
-:class:`~kafka.broker.purgatory.DelayedResponses` decides which responses wait for it.
+:class:`~kafka.broker.responses.DelayedResponses` decides which responses wait for it.
 """
 
 from __future__ import annotations

@@ -575,7 +575,7 @@ class LoopRecordSource:
 
 
 class RecordSource(Protocol):
-    """Where records are taken from: a Reader, or what stands before it."""
+    """Where records are taken from: a FetchBufferReader, or what stands before it."""
 
     def is_ready(self) -> bool: ...
 

@@ -50,7 +50,7 @@ class ShareMetrics(PolledMetrics):
             f"{PREFIX}-coordinator-metrics", HEARTBEATS, None, {"last-heartbeat": lambda: self._age(self._heartbeat_at)}
         )
 
-    # -- called on the loop  -------------------------------------------------------------------------------------------
+    # -- called on the loop --------------------------------------------------------------------------------------------
 
     def came(self, records: Sequence[ShareRecord]) -> None:
         """Records of one answer."""

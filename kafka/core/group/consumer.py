@@ -9,9 +9,9 @@
     LEFT ◄── LEAVING ◄──────leave()───────────────────┘         the same, for good           FATAL: nothing, until asked
 
 What a heartbeat says is in :class:`ConsumerHeartbeats`. What the answer assigns is carried out step by step
-(``consumer.py``), and each step is acknowledged at once by a heartbeat that says what is owned. What answers make of
-the member is at the end of this file, what errors mean in ``heartbeat.py``. One request is in flight at a
-time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
+(:class:`AssignmentReconciler`), and each step is acknowledged at once by a heartbeat that says what is owned. What
+answers make of the member is at the end of this file, what errors mean in ``heartbeat.py``. One request is in flight at
+a time; what is wanted meanwhile waits for its answer, but for who leaves in a hurry.
 
 Static members (KIP-345, as KIP-848 has it) leave with the epoch -2, which keeps their place for a session. A place is
 given to no member before, not even to its owner: a join whose response was lost, and a fenced member, are answered

@@ -5,8 +5,8 @@ A record's future is a pair (PendingRecords, index): one :class:`~kafka.future.F
 and a record that moves to another PendingRecords (when its topic's partitions become known; when a batch is split) is
 found again through ``forward``, so no list of the futures that were handed out is kept.
 
-    PendingRecords ─┬─ Batch     records of one partition, with the sequence number they were given
-            └─ Parked    records of a topic whose partitions are not known yet
+    PendingRecords ─┬─ ProducerBatch        records of one partition, with the sequence number they were given
+                    └─ UnassignedRecords    records of a topic whose partitions are not known yet
 """
 
 from __future__ import annotations

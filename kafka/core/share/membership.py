@@ -8,9 +8,9 @@
 A member's id is made by the client and kept for its life, also across fencing. After any error the request says
 everything again (epoch as it is, or 0 where the group has forgotten us). One request is in flight at a time, and what
 is said meanwhile (another subscription, the end) waits for its answer: that answer is of the request that went out,
-not of what is wanted by then. A fresh group answers with an empty
-assignment first, because it makes its state at leisure: until partitions come, heartbeats follow one another quickly
-(measured on Apache Kafka 4.3.0: 2.4 s to the first assignment of a fresh group instead of 5).
+not of what is wanted by then. A fresh group answers with an empty assignment first, because it makes its state at
+leisure: until partitions come, heartbeats follow one another quickly (measured on Apache Kafka 4.3.0: 2.4 s to the
+first assignment of a fresh group instead of 5).
 """
 
 from __future__ import annotations
