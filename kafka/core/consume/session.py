@@ -17,7 +17,6 @@ What a broker without sessions (before version 7), or with no room for one, answ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from enum import Enum
 from math import inf
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -28,20 +27,6 @@ from kafka.protocol.constants import FINAL_EPOCH, INITIAL_EPOCH, MAX_EPOCH, NO_S
 from kafka.protocol.fetch import FetchRequest, FetchResponse
 from kafka.structs import TopicPartition
 from kafka.wire.types import ZERO_UUID
-
-
-class SessionErrorAction(Enum):
-    """What becomes of a session by an error of the whole answer."""
-
-    GONE = "the broker has it no more: open a new one"
-    REPLACE = "it is of no more use: open a new one in its place, so that the broker need not keep both"
-
-
-SESSION_ERROR_ACTIONS: Final[Mapping[int, SessionErrorAction]] = {
-    FetchSessionIdNotFoundError.errno: SessionErrorAction.GONE
-}
-"""By error code; all others (wrong epoch 71, names and ids mixed 106, no answer at all):
-:attr:`SessionErrorAction.REPLACE`."""
 
 
 class SessionPartition(NamedTuple):
@@ -78,7 +63,7 @@ class FetchSession:
         self.epoch = INITIAL_EPOCH if is_enabled else FINAL_EPOCH
         self._is_enabled = is_enabled
         self._listed: dict[TopicPartition, SessionPartition] = {}
-        self._wake_fetcher: dict[TopicPartition, None] = {}
+        self._changed: dict[TopicPartition, None] = {}
         self._nameless: set[TopicPartition] = set()
         self._is_by_name = False
         self._is_to_reopen = False
@@ -96,9 +81,9 @@ class FetchSession:
             self._nameless.discard(partition)
         listed = self._listed.get(partition)
         if listed == listing:
-            self._wake_fetcher.pop(partition, None)
+            self._changed.pop(partition, None)
             return
-        self._wake_fetcher[partition] = None
+        self._changed[partition] = None
         if listed is not None and listed.topic_id != listing.topic_id:
             # Up to version 12 a broker adds what a request lists before it removes what the request forgets, so one
             # request cannot replace a partition of a topic that was made anew.
@@ -108,7 +93,7 @@ class FetchSession:
         """Fetch it no more."""
         if self.wanted.pop(partition, None) is not None:
             self._nameless.discard(partition)
-            self._wake_fetcher[partition] = None
+            self._changed[partition] = None
 
     @property
     def needs_names(self) -> bool:
@@ -125,18 +110,18 @@ class FetchSession:
 
     def has_uncovered(self) -> bool:
         """Whether :meth:`uncovered` would have something, or so: what has changed may be no more than a farewell."""
-        return bool(self._wake_fetcher)
+        return bool(self._changed)
 
     def uncovered(self) -> list[SessionPartition]:
         """What is wanted and was not asked for by the last fetch."""
-        return [self.wanted[partition] for partition in self._wake_fetcher if partition in self.wanted]
+        return [self.wanted[partition] for partition in self._changed if partition in self.wanted]
 
     # -- requests and answers ------------------------------------------------------------------------------------------
 
     def next_fetch(self) -> SessionChanges:
         """What the next fetch says. To be sent, and answered or failed, before there is another."""
         if self._is_to_reopen or self._is_by_name != self.needs_names:
-            self._reopen(SessionErrorAction.REPLACE)
+            self._reopen()
         self._is_by_name = self.needs_names
         listed: list[SessionPartition] = []
         forgotten: list[SessionPartition] = []
@@ -144,7 +129,7 @@ class FetchSession:
             self._listed = dict(self.wanted)
             listed += self._listed.values()
         else:
-            for partition in self._wake_fetcher:
+            for partition in self._changed:
                 before, now = self._listed.get(partition), self.wanted.get(partition)
                 if now is not None:
                     self._listed[partition] = now
@@ -153,13 +138,13 @@ class FetchSession:
                 elif before is not None:
                     del self._listed[partition]
                     forgotten.append(before)
-        self._wake_fetcher.clear()
+        self._changed.clear()
         return SessionChanges(self.session_id, self.epoch, listed, forgotten)
 
     def answered(self, response: FetchResponse) -> bool:
         """The broker answered. Whether its answer can be believed: it is one of this session."""
         if response.error_code:
-            self._reopen(SESSION_ERROR_ACTIONS.get(response.error_code, SessionErrorAction.REPLACE))
+            self._reopen(is_gone=response.error_code == FetchSessionIdNotFoundError.errno)
             return False
         told = response.session_id
         if not self._is_enabled:
@@ -171,21 +156,22 @@ class FetchSession:
             self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
         # A fetch that drops the session's last partition ends the session: the answer has session id 0.
         elif told == NO_SESSION:  # its last partition was forgotten, or the broker needed the room
-            self._reopen(SessionErrorAction.GONE)
+            self._reopen(is_gone=True)
         else:
-            self._reopen(SessionErrorAction.REPLACE)
+            self._reopen()
             return False
         return True
 
     def failed(self) -> None:
         """No answer came: whether the broker has seen the request, and so its epoch, is not known."""
-        self._reopen(SessionErrorAction.REPLACE)
+        self._reopen()
 
-    def _reopen(self, after: SessionErrorAction) -> None:
+    def _reopen(self, is_gone: bool = False) -> None:
+        """Open a new session: in place of this one, so that the broker need not keep both, unless it ``is_gone``."""
         self._is_to_reopen = False
         if self._is_enabled:
             self.epoch = INITIAL_EPOCH
-            if after is SessionErrorAction.GONE:
+            if is_gone:
                 self.session_id = NO_SESSION
 
     def close(self) -> SessionChanges | None:
