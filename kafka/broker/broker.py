@@ -206,9 +206,9 @@ class Broker:
         if self._faults is not None and self._faults.is_active:
             self._now = now
             return self._faults.handle(connection, received, now)
-        return self.handle_now(connection, received, now)
+        return self.handle_without_faults(connection, received, now)
 
-    def handle_now(
+    def handle_without_faults(
         self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest, now: float
     ) -> PendingResponse:
         """Handle one request without injected faults."""
@@ -364,7 +364,7 @@ class Broker:
             from kafka.broker.faults import FaultInjector
 
             self._faults = FaultInjector(
-                self.handle_now,
+                self.handle_without_faults,
                 self.disconnected,
                 self.metadata,
                 self.fetch_sessions,

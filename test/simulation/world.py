@@ -321,7 +321,7 @@ class World:
                 shown = PendingResponse()
                 self.later(fault.seconds, self._handle_late, broker, connection, received, shown)
                 return shown
-        reply = broker.handle_now(connection, received, now)
+        reply = broker.handle_without_faults(connection, received, now)
         if story is not None and isinstance(received, ReceivedRequest) and received.request.api_key in story.watched:
             reply = passed_on(reply, lambda done: self._answered(connection, received, done))
         return reply if fault is None else fault.reply(reply, self)
@@ -331,7 +331,7 @@ class World:
     ) -> None:
         if self.broker is not broker or connection.number in self.gone:
             return
-        reply = broker.handle_now(connection, received, self.broker_host.loop.time())
+        reply = broker.handle_without_faults(connection, received, self.broker_host.loop.time())
         story = self.story
         if story is not None and isinstance(received, ReceivedRequest) and received.request.api_key in story.watched:
             reply = passed_on(reply, lambda done: self._answered(connection, received, done))
@@ -356,7 +356,7 @@ class World:
 
         version = load()[request.api_key].max_version if version is None else version
         received = ReceivedRequest(request, version, 1, "world")
-        reply = self.broker.handle_now(self._internal, received, self.broker_host.loop.time())
+        reply = self.broker.handle_without_faults(self._internal, received, self.broker_host.loop.time())
         self.server.end_turn()
         if not reply.done:
             self.broker.tick(self.broker_host.loop.time())

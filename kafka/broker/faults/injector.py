@@ -306,7 +306,7 @@ class FaultInterceptor:
             errors.append(error)
         if isinstance(self._received, ReceivedRequest) and self._received.request.api_key == PRODUCE_KEY:
             self._corrupt_records(self._received.request)
-        inner = faults.handle_now(self._connection, self._received)
+        inner = faults.handle_without_faults(self._connection, self._received)
         yield inner
         yield faults.now() + self._delay_s("after")
         response = inner.response
@@ -592,7 +592,7 @@ class FaultInjector(FaultRuleBuilder[ActiveRule]):
 
     # -- for interceptors --------------------------------------------------------------------------------------------
 
-    def handle_now(self, connection: ConnectionContext, received: Received) -> PendingResponse:
+    def handle_without_faults(self, connection: ConnectionContext, received: Received) -> PendingResponse:
         """Let the broker handle a request; if it was delayed until its connection had ended, all the same, as by a
         broker that has read it."""
         inner = self._handle(connection, received, self.now())
