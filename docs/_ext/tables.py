@@ -215,8 +215,8 @@ def share_errors_rows() -> Rows:
         "acknowledgements": ACKNOWLEDGE_ERRORS, "heartbeat": SHARE_HEARTBEAT_ERRORS,
     }  # fmt: skip
     words = {
-        "locks_gone": "locks are lost", "again": "sent again", "one_by_one": "sent one by one", "told": "raised",
-        "tell": "raised", "final": "final", "coordinator": "finds the coordinator again",
+        "locks_gone": "locks are lost", "again": "sent again", "one_by_one": "sent one by one", "is_reported": "raised",
+        "final": "final", "coordinator": "finds the coordinator again",
     }  # fmt: skip
     actions = {HeartbeatErrorAction.REJOIN: "joins again", HeartbeatErrorAction.GIVE_UP: "final"}
     yield ("error", "code", *tables)

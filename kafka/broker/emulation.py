@@ -257,7 +257,7 @@ class EmulatedRelease:
         self.facts = release
         self._handlers = handlers
         self._served: dict[int, tuple[int, int]] = {}
-        self._told: list[ApiRange] = []
+        self._apis: list[ApiRange] = []
         for key, (least, most) in sorted(release.apis.items()):
             row = handlers.get(key)
             if row is None:
@@ -267,7 +267,7 @@ class EmulatedRelease:
             if first > most:
                 continue
             self._served[key] = (first, most)
-            self._told.append(ApiRange(key, least if key in release.served_from else first, most))
+            self._apis.append(ApiRange(key, least if key in release.served_from else first, most))
 
     def __repr__(self) -> str:
         return f"<EmulatedRelease {self.facts.name}>"
@@ -298,7 +298,7 @@ class EmulatedRelease:
         if api_key == API_VERSIONS_KEY and API_VERSIONS_KEY in facts.apis:
             own = [
                 ApiVersionsResponse.ApiVersion(api_key=row.key, min_version=row.least, max_version=row.most)
-                for row in self._told
+                for row in self._apis
                 if row.key == API_VERSIONS_KEY and facts.tells_own_versions
             ]
             return PendingResponse.of(ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=own), version=0)
@@ -327,7 +327,7 @@ class EmulatedRelease:
 
     def apis(self) -> list[ApiRange]:
         """The versions in ApiVersions."""
-        return self._told
+        return self._apis
 
     def supported_features(self) -> Iterator[tuple[str, int, int]]:
         """Name, least and most level."""

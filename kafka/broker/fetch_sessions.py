@@ -59,7 +59,7 @@ class FetchPartitionState:
         self.high_watermark = -1
         self.log_start = -1
 
-    def is_told(self, high_watermark: int, log_start: int) -> bool:
+    def client_knows(self, high_watermark: int, log_start: int) -> bool:
         """Whether the client knows these two."""
         return self.high_watermark == high_watermark and self.log_start == log_start
 
@@ -69,7 +69,7 @@ class FetchPartitionState:
             bool(data.records)
             or data.error_code != 0
             or data.diverging_epoch.epoch >= 0
-            or not self.is_told(data.high_watermark, data.log_start_offset)
+            or not self.client_knows(data.high_watermark, data.log_start_offset)
         )
         self.high_watermark = -1 if data.error_code else data.high_watermark
         self.log_start = data.log_start_offset

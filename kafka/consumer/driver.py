@@ -242,11 +242,11 @@ class ConsumerDriver:
                         read_committed=self.fetcher.options.read_committed,
                     )
                 )
-                looked_up.add_callback(self._offsets_told, effect)
+                looked_up.add_callback(self._on_offsets, effect)
                 looked_up.add_errback(self._offsets_failed, effect)
             elif isinstance(effect, RequestEpochEnds):
                 asked = self.client.run(epoch_ends(effect.questions, timeout_s=self._timeout_s))
-                asked.add_callback(self._epochs_told, effect)
+                asked.add_callback(self._on_epoch_ends, effect)
                 asked.add_errback(self._epochs_failed, effect)
             elif not self._is_refreshing:
                 self._is_refreshing = True
@@ -283,21 +283,21 @@ class ConsumerDriver:
             news = self.fetcher.failed(effect, error, self._loop.time())
         self._after(news)
 
-    def _offsets_told(self, effect: RequestOffsets, told: dict[TopicPartition, ResolvedOffset | BaseException]) -> None:
+    def _on_offsets(self, effect: RequestOffsets, told: dict[TopicPartition, ResolvedOffset | BaseException]) -> None:
         with self.lock:
             news = self.fetcher.offsets_received(effect, told, self._loop.time())
         self._after(news)
 
     def _offsets_failed(self, effect: RequestOffsets, error: BaseException) -> None:
-        self._offsets_told(effect, dict.fromkeys(effect.timestamps, error))
+        self._on_offsets(effect, dict.fromkeys(effect.timestamps, error))
 
-    def _epochs_told(self, effect: RequestEpochEnds, told: dict[TopicPartition, EpochEnd | BaseException]) -> None:
+    def _on_epoch_ends(self, effect: RequestEpochEnds, told: dict[TopicPartition, EpochEnd | BaseException]) -> None:
         with self.lock:
             news = self.fetcher.epoch_ends_received(effect, told, self._loop.time())
         self._after(news)
 
     def _epochs_failed(self, effect: RequestEpochEnds, error: BaseException) -> None:
-        self._epochs_told(effect, dict.fromkeys(effect.questions, error))
+        self._on_epoch_ends(effect, dict.fromkeys(effect.questions, error))
 
     def _after(self, news: bool) -> None:
         if self.is_closed:
@@ -604,7 +604,7 @@ class RecordNotifier:
         self._on_records = on_records
         self._on_error = on_error
         self._is_due = False
-        self._told: list[Exception] = []
+        self._raised: list[Exception] = []
         """Errors since records were delivered last: an error that lasts until a seek comes again and again."""
         self._waiting: Future[None] | None = None
 
@@ -640,10 +640,10 @@ class RecordNotifier:
         try:
             records = self._reader.take(self._limit)
         except Exception as error:
-            if any(each is error for each in self._told):
-                self._told = []  # all partitions have had their turn; there is news when there is more
+            if any(each is error for each in self._raised):
+                self._raised = []  # all partitions have had their turn; there is news when there is more
                 return
-            self._told.append(error)
+            self._raised.append(error)
             self._deliver_soon()  # other partitions may have records, which are not announced again
             if self._on_error is None:
                 log.exception("cannot read a partition; it stays at its position until seek()")
@@ -651,7 +651,7 @@ class RecordNotifier:
                 self._on_error(error)
             return
         if records:
-            self._told = []
+            self._raised = []
             deliver = self._on_records
             self.on_news()  # there may be more: next turn, so that others have theirs
             deliver(records)

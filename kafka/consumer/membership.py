@@ -411,7 +411,7 @@ class GroupMembership:
             return fault
         finally:
             if self.metrics is not None:
-                self.metrics.told(name, self._host.loop.time() - began_at)
+                self.metrics.listener_called(name, self._host.loop.time() - began_at)
         return None
 
     def _take_away(self, effect: Revoke | Lose) -> None:

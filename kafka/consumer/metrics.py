@@ -148,7 +148,7 @@ class ConsumerMetrics(PolledMetrics):
                 measured["records"].record(count, now)
         return records
 
-    def told(self, method: str, seconds: float) -> None:
+    def listener_called(self, method: str, seconds: float) -> None:
         """A method of the rebalance listener has taken so long."""
         if self._group is not None:
             self._group[method].record(seconds * 1000, self.clock())

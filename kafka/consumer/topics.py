@@ -66,7 +66,7 @@ class SubscribedTopics:
         """The topics that match the pattern, as last seen."""
         self._names: frozenset[str] = frozenset()
         self._found: set[str] = set()  # by a pattern, ours or another member's, since the subscription changed
-        self._told: dict[str, tuple[KafkaError, float]] = {}  # topic -> its error as last told, and when
+        self._reported: dict[str, tuple[KafkaError, float]] = {}  # topic -> its error as last told, and when
         self._numbers: dict[str, set[int]] = {}  # partitions that are assigned by hand
         self._missing: dict[str, tuple[set[int], float]] = {}  # topic -> its missing partitions as last told, and when
         self._ids: dict[UUID, str] = {}
@@ -106,7 +106,7 @@ class SubscribedTopics:
 
     def _note(self, names: frozenset[str]) -> None:
         self._names = names
-        self._told = {name: told for name, told in self._told.items() if name in names}
+        self._reported = {name: told for name, told in self._reported.items() if name in names}
         if names:
             self._client.cluster.add_topics(names)
             self._metadata_changed()
@@ -204,20 +204,20 @@ class SubscribedTopics:
         for name in self._names:
             error = cluster.topic_error(name)
             if error is None:
-                self._told.pop(name, None)
+                self._reported.pop(name, None)
                 continue
             awaits = awaits or error.retriable
             if self._matches is not None and isinstance(error, UnknownTopicOrPartitionError):
                 self._alarm.set(now)  # it matched, and is gone: look whether it is
                 continue
-            told, told_at = self._told.get(name, (None, 0.0))
+            told, told_at = self._reported.get(name, (None, 0.0))
             if told == error and now < told_at + self._max_age_s / 2:
                 continue
             if isinstance(error, _REPORTED_ERRORS):
-                self._told[name] = (error, now)
+                self._reported[name] = (error, now)
                 self._on_trouble(type(error)(f"topic {name}"))
             elif isinstance(error, UnknownTopicOrPartitionError):
-                self._told[name] = (error, now)
+                self._reported[name] = (error, now)
                 log.warning("topic %s does not exist yet; waiting for it", name)
         if awaits:
             cluster.request_update()  # after the back-off, which grows while nothing changes

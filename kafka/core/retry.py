@@ -120,6 +120,10 @@ RETRY_ACTIONS: Final = ErrorTable(
     retry=RetryAction.RETRY,
     otherwise=RetryAction.GIVE_UP,
 )
+COORDINATOR_RETRY_ACTIONS: Final = RETRY_ACTIONS.extended(
+    {UnknownBrokerIdError: RetryAction.FIND_COORDINATOR}  # the coordinator has left the cluster
+)
+"""The same for requests to a coordinator, whose node the caller does not choose."""
 
 
 def classify(error: BaseException) -> RetryAction:
@@ -163,15 +167,14 @@ def retrying(
     KafkaTimeoutError from it. ``what`` says in its text what was being done ("create the topic jobs").
     """
     began = yield from now()
+    actions = COORDINATOR_RETRY_ACTIONS if isinstance(target, Coordinator) else RETRY_ACTIONS
     failures = 0
     while True:
         try:
             return (yield from (attempt() if timeout_s == inf else within(began + timeout_s, attempt())))
         except KafkaError as error:
             failures += 1
-            action = classify(error)
-            if isinstance(error, UnknownBrokerIdError) and isinstance(target, Coordinator):
-                action = RetryAction.FIND_COORDINATOR  # nobody chose that node: the coordinator has left the cluster
+            action = actions.action_for(error)
             moved = isinstance(target, Coordinator) and action in (RetryAction.FIND_COORDINATOR, RetryAction.REFRESH)
             if action is RetryAction.GIVE_UP or failures >= attempts:
                 raise

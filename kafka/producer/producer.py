@@ -2,7 +2,7 @@
 
     arguments.py    checks and converts what users pass      settings.py      checks settings together
     sending.py      ``send`` itself, a record's future       driver.py        carries out the sender's effects
-    interceptors.py what users' interceptors are told        transactions.py  the requests of a transaction
+    interceptors.py calls users' interceptors                transactions.py  the requests of a transaction
     metrics.py      what is measured
 
 Two things make ``send`` fail without a check of their own for each record: when the producer is closed (or belongs to
@@ -662,17 +662,17 @@ class KafkaProducer(RecordSender, HasTelemetry):
             self._wait(name, run, name)
         except KafkaTimeoutError as error:
             if isinstance(error, TransactionError):  # a record's, and not this call's
-                transactions.told(name)
+                transactions.mark_signalled(name)
             raise
         except KafkaError:
-            transactions.told(name)
+            transactions.mark_signalled(name)
             raise
-        transactions.told(name)
+        transactions.mark_signalled(name)
 
     def _start_operation(self, name: str) -> Future[None]:
         transactions = self._its_transactions()
         future = transactions.run(name)
-        transactions.told(name, by_future=True)
+        transactions.mark_signalled(name, by_future=True)
         return future
 
     def _wait(self, name: str, run: Callable[..., Future[None]], *args: Any) -> None:

@@ -436,8 +436,8 @@ class Transactions:
         self._pump_soon()
         return operation.future
 
-    def told(self, name: str, *, by_future: bool = False) -> None:
-        """The caller has been told how the operation ended, if it has; or (``by_future``) will be by its future."""
+    def mark_signalled(self, name: str, *, by_future: bool = False) -> None:
+        """The caller knows the outcome of the operation, if it has ended; or (``by_future``) gets it by its future."""
         running = self._operation
         if running is not None and running.name == name and (running.future.is_done or by_future):
             running.is_signalled = True

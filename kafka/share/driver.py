@@ -78,7 +78,7 @@ class PartitionLeaders:
         self._on_change = on_change
         self._timer: LoopTimer | None = None
         self._is_closed = False
-        self._told: set[str] = set()  # topics that the log has as missing
+        self._logged_missing: set[str] = set()  # topics that the log has as missing
         client.cluster.add_listener(self._changed)
 
     def look(self) -> None:
@@ -150,9 +150,9 @@ class PartitionLeaders:
 
     def _tell_of_missing_topics(self) -> None:
         missing = {topic for topic in self.topics if self._is_missing(topic)}
-        for topic in sorted(missing - self._told):
+        for topic in sorted(missing - self._logged_missing):
             log.warning("topic %s does not exist yet; waiting for it", topic)
-        self._told = missing
+        self._logged_missing = missing
 
     def _is_missing(self, topic: str) -> bool:
         cluster = self._client.cluster
@@ -450,7 +450,7 @@ class ShareConsumerDriver:
             if reaction.final:
                 self._give_up(outcome.error)
             else:
-                level = _level(reaction.told, leader.failures)
+                level = _level(reaction.is_reported, leader.failures)
                 log.log(
                     level,
                     "group %s: share session with node %s ended: %s",
@@ -458,7 +458,7 @@ class ShareConsumerDriver:
                     leader.node_id,
                     outcome.error,
                 )
-                if reaction.told:
+                if reaction.is_reported:
                     self._events.on_trouble(outcome.error)
         if not leader.session.is_wanted:
             self._retire(leader)
@@ -468,7 +468,7 @@ class ShareConsumerDriver:
     def _partition_failed(self, partition: TopicIdPartition, error: KafkaError) -> None:
         topic = self._client.cluster.topic_name_for_id(partition.topic_id) or partition.topic_id
         text = f"{self.group_id}: {topic}:{partition.partition}: {error}"
-        is_reported = SHARE_PARTITION_ERRORS.action_for(error).told
+        is_reported = SHARE_PARTITION_ERRORS.action_for(error).is_reported
         log.log(logging.ERROR if is_reported else logging.INFO, "%s", text)
         if is_reported:
             self._events.on_trouble(error)
@@ -546,7 +546,7 @@ class ShareConsumerDriver:
             self._assign_leaders()
         state = self._membership.state
         if outcome.error is not None and state is not ShareMemberState.FATAL:
-            level = _level(outcome.told, self._membership.failures)
+            level = _level(outcome.is_reported, self._membership.failures)
             log.log(
                 level,
                 "group %s: heartbeat of member %s failed, retrying: %s",
@@ -554,7 +554,7 @@ class ShareConsumerDriver:
                 self.member_id,
                 outcome.error,
             )
-            if outcome.told and self._closing is None:
+            if outcome.is_reported and self._closing is None:
                 self._events.on_trouble(outcome.error)
         if self._closing is not None and state in (ShareMemberState.LEFT, ShareMemberState.FATAL):
             self._finish()

@@ -334,7 +334,7 @@ def test_closing_during_the_join_leaves_no_ghost_and_stays_closed(machine: Machi
 def test_closing_while_a_heartbeat_is_out_leaves_the_group(machine: Machine) -> None:
     client = machine.client()
     consumer = Taker().consumer(client, "t")
-    machine.wait(lambda: consumer.has_joined and consumer._driver._membership._said is not None, 20)
+    machine.wait(lambda: consumer.has_joined and consumer._driver._membership._in_flight is not None, 20)
     done = consumer.close_async()
     machine.wait(lambda: done.is_done, 5)
     machine.run(1)

@@ -409,8 +409,8 @@ def _changed(chunks: list[BytesLike], changes: list[ActiveRule]) -> bytes:
 
 
 class FaultInjector(FaultRuleBuilder[ActiveRule]):
-    """The fault rules of one broker. ``handle`` handles a request without faults, ``disconnected`` is told of a
-    connection that has ended before its delayed request was handled, ``now`` and ``epoch_s`` tell the time."""
+    """The fault rules of one broker. ``handle`` handles a request without faults, ``disconnected`` is called with
+    a connection that has ended before its delayed request was handled, ``now`` and ``epoch_s`` return the time."""
 
     def __init__(
         self,

@@ -208,7 +208,7 @@ class _Fetch:
                     asked.fetch_offset == end
                     and asked.current_leader_epoch < 0
                     and asked.last_fetched_epoch < 0
-                    and wanted.is_told(end, log.start_offset)
+                    and wanted.client_knows(end, log.start_offset)
                 ):
                     continue
             elif (

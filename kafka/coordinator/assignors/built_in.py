@@ -46,9 +46,9 @@ def run(assignor: Assignor, cluster: Any, members: Any) -> dict[str, ConsumerPro
     """``assignor`` with kafka-python's arguments: a dictionary of ids and metadata, or a list of members."""
     found: list[GroupMember] = []
     if isinstance(members, Mapping) and not all(hasattr(one, "metadata") for one in members):
-        found = [GroupMember(member_id, None, _said(metadata)) for member_id, metadata in members.items()]
+        found = [GroupMember(member_id, None, _member_metadata(metadata)) for member_id, metadata in members.items()]
     else:
-        found = [GroupMember(one.member_id, one.group_instance_id, _said(one.metadata)) for one in members]
+        found = [GroupMember(one.member_id, one.group_instance_id, _member_metadata(one.metadata)) for one in members]
     topics: dict[str, TopicSnapshot] = {}
     for topic in {topic for member in found for topic in member.subscription.topics}:
         numbers = cluster.partitions_for_topic(topic)
@@ -61,7 +61,7 @@ def run(assignor: Assignor, cluster: Any, members: Any) -> dict[str, ConsumerPro
     }
 
 
-def _said(metadata: Any) -> Any:
+def _member_metadata(metadata: Any) -> Any:
     if isinstance(metadata, (bytes, bytearray)):
         return ConsumerProtocolSubscription.decode(bytes(metadata)).to_subscription()
     return metadata.to_subscription()

@@ -426,8 +426,8 @@ class ClassicMember(GroupMachine):
         self._session = MemberSession(session_timeout_s, heartbeat_interval_s)
         self._attempts = JoinAttempts(retry_backoff)
         self._owned: frozenset[TopicPartition] = frozenset()
-        # What the leader's answer says that this member owns, until it does; None: no answer.
-        self._told: frozenset[TopicPartition] | None = None
+        # The assignment of the last SyncGroup response until it is carried out, then None.
+        self._target: frozenset[TopicPartition] | None = None
         self._step_under_way: AssignmentStep | None = None
         # The coordinator holds JoinGroup until all members have joined, up to the longest rebalance timeout.
         self._join_timeout_s = max(request_timeout_s, max(max_poll_interval_s, session_timeout_s) + JOIN_GRACE_S)
@@ -587,19 +587,19 @@ class ClassicMember(GroupMachine):
 
     def _next_step(self) -> AssignmentStep | None:
         """What the user is to carry out now: first what is not this member's any more is given up."""
-        owned, told = self._owned, self._told
+        owned, target = self._owned, self._target
         if owned and self._generation == NO_GENERATION:
             return Lose(owned)
         if self._leave_state is not None:
             # What a new generation gives to whom is open already: nothing can be committed for the old one.
             is_between = self._phase in (ClassicPhase.ASSIGNING, ClassicPhase.SYNCING)
             return (Lose(owned) if is_between else Revoke(owned)) if owned else None
-        if told is not None:
-            if owned - told:
+        if target is not None:
+            if owned - target:
                 self._attempts.want("need to revoke partitions and re-join")
-                return Revoke(owned - told)
-            self._owned, self._told = told, None
-            return Assign(told, told - owned)
+                return Revoke(owned - target)
+            self._owned, self._target = target, None
+            return Assign(target, target - owned)
         if self._attempts.reason is not None and self._phase in SETTLED_PHASES:
             unfit = owned
             if self.rebalance_protocol is RebalanceProtocol.COOPERATIVE:
@@ -820,7 +820,7 @@ class ClassicMember(GroupMachine):
         topics = frozenset(each.topic for each in assignment.partitions)
         if topics <= self._wanted or self._wanted == self._joined_with:
             self._assignors[self.protocol_name or ""].on_assignment(assignment, self._generation)
-            self._told = frozenset(assignment.partitions)
+            self._target = frozenset(assignment.partitions)
         else:
             self._attempts.want("received assignment does not match the current subscription")
         self._compare_subscription()
@@ -890,7 +890,7 @@ class ClassicMember(GroupMachine):
             self.member_id = ""
         self.protocol_name = None
         self._leader = None
-        self._told = None
+        self._target = None
         self._phase = ClassicPhase.UNJOINED
         if self._in_flight is not None and self._in_flight.kind != "leave":
             self._in_flight = None

@@ -66,10 +66,9 @@ from kafka.protocol.groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHe
 from kafka.structs import TopicPartition
 from kafka.wire.message import Response
 
-# What a member of a group of the consumer group protocol holds, and the next step to what the broker told it to hold
-# (KIP-848).
+# What a member of a group of the consumer group protocol holds, and the next step to its target assignment (KIP-848).
 #
-#     told(target) ──► Revoke what is not in it ──► Assign all of it whose topics have names ──► nothing left to do
+#     set_target() ──► Revoke what is not in it ──► Assign all of it whose topics have names ──► nothing left to do
 #     give_up()    ──► Revoke or Lose all that is held ──► free
 #
 # One step at a time: the next comes after the last was carried out, and goes by what is wanted then. Topics come by
@@ -122,10 +121,9 @@ class AssignmentReconciler:
         """Nothing is held, and nothing is assigned."""
         return self.is_free and not self._target
 
-    def told(self, target: frozenset[IdPartition]) -> None:
-        """The broker wants exactly this to be held."""
-        if target != self._target:
-            self._target = target
+    def set_target(self, target: frozenset[IdPartition]) -> None:
+        """Hold exactly these partitions from now on: the broker's target assignment."""
+        self._target = target
         self._giving_up = None
 
     def give_up(self, is_lost: bool) -> None:
@@ -571,7 +569,7 @@ class ConsumerMember(GroupMachine):
             except KafkaProtocolError as error:
                 self._give_up(error, is_member=True)
                 return
-            self._reconciler.told(
+            self._reconciler.set_target(
                 frozenset(
                     (each.topic_id, number)
                     for each in response.assignment.topic_partitions
@@ -597,7 +595,7 @@ class ConsumerMember(GroupMachine):
             self._leave_again(reaction.action is not HeartbeatErrorAction.RETRY, now)
             return
         if reaction.action is HeartbeatErrorAction.RETRY:
-            if reaction.tell:
+            if reaction.is_reported:
                 self._effects.append(ReportError(error))
             self._put_off(now, reaction.at_once, reaction.after_s)
         elif reaction.action is HeartbeatErrorAction.REJOIN:

@@ -52,19 +52,20 @@ class HeartbeatErrorAction(Enum):
 
 class HeartbeatErrorHandling(NamedTuple):
     """``at_once``: the first in a row is not waited after. ``after_s``: wait at least so long. ``coordinator``: it is
-    another one. ``tell``: the error is reported to the user though the member goes on. ``is_member``: the group still
-    has this member."""
+    another one. ``is_reported``: the error is raised to the user though the member goes on. ``is_member``: the group
+    still has this member."""
 
     action: HeartbeatErrorAction
     at_once: bool = False
     after_s: float = 0.0
     coordinator: bool = False
-    tell: bool = False
+    is_reported: bool = False
     is_member: bool = True
 
 
 _RETRY: Final = HeartbeatErrorHandling(HeartbeatErrorAction.RETRY)
 _GIVE_UP: Final = HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP)
+_REPORT: Final = _RETRY._replace(is_reported=True)
 _NO_MEMBER: Final = HeartbeatErrorHandling(HeartbeatErrorAction.GIVE_UP, is_member=False)
 
 _HEARTBEAT_ERRORS: Final = ErrorTable(
@@ -89,7 +90,7 @@ _HEARTBEAT_ERRORS: Final = ErrorTable(
 CONSUMER_HEARTBEAT_ERRORS: Final = _HEARTBEAT_ERRORS.extended(
     {
         # rights may be granted
-        TopicAuthorizationFailedError: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, after_s=1.0, tell=True),
+        TopicAuthorizationFailedError: _REPORT._replace(after_s=1.0),
         # the response to the next one has the epoch
         StaleMemberEpochError: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, at_once=True),
         GroupMaxSizeReachedError: _NO_MEMBER,
@@ -102,9 +103,9 @@ CONSUMER_HEARTBEAT_ERRORS: Final = _HEARTBEAT_ERRORS.extended(
 SHARE_HEARTBEAT_ERRORS: Final = _HEARTBEAT_ERRORS.extended(
     {
         # rights may be granted
-        TopicAuthorizationFailedError: HeartbeatErrorHandling(HeartbeatErrorAction.RETRY, after_s=5.0, tell=True),
+        TopicAuthorizationFailedError: _REPORT._replace(after_s=5.0),
         # members may leave
-        GroupMaxSizeReachedError: HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, after_s=5.0, tell=True),
+        GroupMaxSizeReachedError: HeartbeatErrorHandling(HeartbeatErrorAction.REJOIN, after_s=5.0, is_reported=True),
     }
 )
 CONSUMER_JOIN_ERRORS: Final = CONSUMER_HEARTBEAT_ERRORS.extended({GroupIdNotFoundError: _GIVE_UP})

@@ -69,7 +69,7 @@ class TransactionManager:
     """One producer's transactions."""
 
     __slots__ = (
-        "_added", "_is_end_told", "_new", "_pending", "_rewinds", "_states", "can_bump", "error", "identity",
+        "_added", "_is_end_requested", "_new", "_pending", "_rewinds", "_states", "can_bump", "error", "identity",
         "is_started", "needs_bump", "on_error", "transactional_id", "version",
     )  # fmt: skip
 
@@ -95,7 +95,7 @@ class TransactionManager:
         self._new: dict[TopicPartition, None] = {}
         self._pending: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
-        self._is_end_told = False
+        self._is_end_requested = False
         """EndTxn is under way: a record that came after it could be in the log behind the marker, and for ever open."""
         self._rewinds: dict[PartitionQueue, int] = {}
         """Partitions that have lost a batch, and the sequence that their leaders wait for still."""
@@ -151,7 +151,7 @@ class TransactionManager:
         """Whether a batch of the partition may go out now. ``in_doubt``: it went out before, and may be in the log: as
         long as that is unknown, EndTxn cannot be sent. A request that arrives behind the marker would
         begin a transaction that never ends; version 1 has no other help against that (KIP-890)."""
-        if self.state not in _OPEN or self._is_end_told:
+        if self.state not in _OPEN or self._is_end_requested:
             return in_doubt and self.state is not TransactionPhase.FATAL_ERROR
         if self.version >= 2:
             self.is_started = True
@@ -228,7 +228,7 @@ class TransactionManager:
         """The end is about to be told. ``version``: what the cluster speaks now; it holds from the next transaction on,
         but for that the step from 1 to 2 needs an epoch of its own: late batches of the last transaction of version 1
         would fit into the first one of version 2."""
-        self._is_end_told = True
+        self._is_end_requested = True
         if self.version < 2 <= version:
             self.needs_bump = self.needs_bump or self.can_bump
 
@@ -239,7 +239,7 @@ class TransactionManager:
             self.identity = identity
         self.error = None
         self.is_started = False
-        self._is_end_told = False
+        self._is_end_requested = False
         self._new.clear()
         self._pending.clear()
         self._added.clear()

@@ -193,7 +193,7 @@ class ScramServer:
         self._credential: ScramCredential | None = None
         self._claimed = ""
         self._nonce = ""
-        self._said = ""
+        self._auth_message_start = ""
         self._is_over = False
 
     def step(self, token: bytes) -> bytes:
@@ -219,7 +219,7 @@ class ScramServer:
         self._credential, self._claimed = credential, user
         self._nonce = found["nonce"] + self._own_nonce
         answer = f"r={self._nonce},s={_to_text(credential.salt)},i={credential.iterations}"
-        self._said = f"{found['bare']},{answer}"
+        self._auth_message_start = f"{found['bare']},{answer}"
         return answer.encode()
 
     def _end(self, token: bytes) -> bytes:
@@ -234,7 +234,7 @@ class ScramServer:
             proof = _from_text(found["proof"])
         except ValueError:
             raise self._refused() from None
-        said = f"{self._said},{found['unproved']}".encode()
+        said = f"{self._auth_message_start},{found['unproved']}".encode()
         signature = _hmac(self.name, credential.stored_key, said)
         if len(proof) != len(signature):
             raise self._refused()

@@ -103,16 +103,16 @@ class PendingAcknowledgements:
     to be made for each.
     """
 
-    __slots__ = ("_ranges", "_said", "_suspects", "renewals")
+    __slots__ = ("_ranges", "_by_type", "_suspects", "renewals")
 
     def __init__(self) -> None:
-        self._said: dict[AcknowledgeType, dict[int, ShareRecord]] = {}  # none of them empty; an offset is in one
+        self._by_type: dict[AcknowledgeType, dict[int, ShareRecord]] = {}  # none of them empty; an offset is in one
         self._ranges: list[AcknowledgementRange] = []
         self._suspects: deque[SentAcknowledgements] = deque()
         self.renewals = 0
 
     def __bool__(self) -> bool:
-        return bool(self._said or self._ranges or self._suspects)
+        return bool(self._by_type or self._ranges or self._suspects)
 
     @property
     def has_suspects(self) -> bool:
@@ -124,15 +124,15 @@ class PendingAcknowledgements:
         self.take_back(record)
         if kind is AcknowledgeType.RENEW:
             self.renewals += 1
-        self._said.setdefault(kind, {})[record.offset] = record
+        self._by_type.setdefault(kind, {})[record.offset] = record
 
     def add_all(self, records: Sequence[ShareRecord], kind: AcknowledgeType) -> None:
         """:meth:`add` for each of them."""
-        if self._suspects or kind is AcknowledgeType.RENEW or self._said.keys() - {kind}:
+        if self._suspects or kind is AcknowledgeType.RENEW or self._by_type.keys() - {kind}:
             for record in records:
                 self.add(record, kind)
         elif records:
-            said = self._said.setdefault(kind, {})
+            said = self._by_type.setdefault(kind, {})
             for record in records:
                 said[record.offset] = record
 
@@ -143,7 +143,7 @@ class PendingAcknowledgements:
     def put_back(self, unheard: SentAcknowledgements) -> None:
         """Say again what the broker did not look at. What was said of a record since then counts more."""
         for kind, record in unheard.records:
-            if not any(record.offset in said for said in self._said.values()):
+            if not any(record.offset in said for said in self._by_type.values()):
                 self.add(record, kind)
         self._ranges.extend(unheard.bare)
 
@@ -156,19 +156,19 @@ class PendingAcknowledgements:
 
     def take_back(self, record: ShareRecord) -> None:
         """Do not say what is waiting to be said of ``record``."""
-        for kind, said in self._said.items():
+        for kind, said in self._by_type.items():
             if said.pop(record.offset, None) is not None:
                 if kind is AcknowledgeType.RENEW:
                     self.renewals -= 1
                 if not said:
-                    del self._said[kind]
+                    del self._by_type[kind]
                 break
         if self._suspects:
             self._suspects = deque([one for one in self._suspects if _undelivered_record(one) is not record])
 
     def forget(self, ranges: Sequence[tuple[int, int]]) -> list[tuple[AcknowledgeType, ShareRecord]]:
         """Do not say what waits to be said of these offsets, ranges that ascend; what that is of records is given."""
-        over = [(kind, record) for kind, said in self._said.items() for record in records_within(ranges, said)]
+        over = [(kind, record) for kind, said in self._by_type.items() for record in records_within(ranges, said)]
         for _, record in over:
             self.take_back(record)
         self._ranges = subtract_ranges(self._ranges, ranges)
@@ -187,27 +187,27 @@ class PendingAcknowledgements:
 
     def take(self) -> SentAcknowledgements:
         """Everything that may go into one request; a suspect goes alone, after the others have gone."""
-        if not self._said and not self._ranges and self._suspects:
+        if not self._by_type and not self._ranges and self._suspects:
             return self._suspects.popleft()
         said: list[AcknowledgedRanges] = []
         ranges: list[AcknowledgementRange] = []
-        for kind, by_offset in self._said.items():
+        for kind, by_offset in self._by_type.items():
             records = [by_offset[offset] for offset in sorted(by_offset)]
             said.append(AcknowledgedRanges(kind, records))
             ranges += _ranges(records, kind)
         bare, self._ranges = self._ranges, []
         if bare or len(said) > 1:
             ranges = sorted(ranges + bare)
-        self._said = {}
+        self._by_type = {}
         self.renewals = 0
         return SentAcknowledgements(ranges, said, bare)
 
     def clear(self) -> list[AcknowledgedRanges]:
         """Forget everything; what was waiting to be said of records."""
-        waiting = [AcknowledgedRanges(kind, list(said.values())) for kind, said in self._said.items()]
+        waiting = [AcknowledgedRanges(kind, list(said.values())) for kind, said in self._by_type.items()]
         for one in self._suspects:
             waiting += one.said
-        self._said = {}
+        self._by_type = {}
         self._ranges = []
         self._suspects.clear()
         self.renewals = 0

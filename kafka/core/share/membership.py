@@ -53,16 +53,16 @@ class ShareMemberState(Enum):
 
 class HeartbeatOutcome(NamedTuple):
     """What an answer brought. ``assignment`` None: unchanged. ``lost_coordinator``: look for it before the next one.
-    ``told``: the error is for the user, though the member goes on."""
+    ``is_reported``: the error is raised to the user, though the member goes on."""
 
     assignment: list[TopicIdPartition] | None = None
     error: KafkaError | None = None
     lost_coordinator: bool = False
-    told: bool = False
+    is_reported: bool = False
 
 
 class _SentHeartbeat(NamedTuple):
-    """What the request in flight said: the subscription, and that it leaves."""
+    """The request in flight: the subscription in it, and whether it leaves the group."""
 
     topics: list[str]
     leaving: bool
@@ -85,7 +85,7 @@ class ShareMembership:
         self._topics: list[str] = []
         self._full = True
         self._due_at: float | None = None
-        self._said: _SentHeartbeat | None = None
+        self._in_flight: _SentHeartbeat | None = None
         self._eager = 0
         """Quick heartbeats in a row."""
         self.failures = 0
@@ -120,19 +120,19 @@ class ShareMembership:
     @property
     def _is_known(self) -> bool:
         """The group has this member, or has it by the time that the request in flight is answered."""
-        return self.epoch > JOIN_EPOCH or (self._said is not None and not self._said.leaving)
+        return self.epoch > JOIN_EPOCH or (self._in_flight is not None and not self._in_flight.leaving)
 
     def due_at(self) -> float | None:
         """When :meth:`next_request` has something to say; None: not before something else happens."""
-        return None if self._said is not None else self._due_at
+        return None if self._in_flight is not None else self._due_at
 
     def next_request(self, now: float) -> ShareGroupHeartbeatRequest | None:
         """The heartbeat to send now, or None."""
         due_at = self.due_at()
         if due_at is None or now < due_at:
             return None
-        self._said = _SentHeartbeat(self._topics, self.state is ShareMemberState.LEAVING or not self._topics)
-        if self._said.leaving:
+        self._in_flight = _SentHeartbeat(self._topics, self.state is ShareMemberState.LEAVING or not self._topics)
+        if self._in_flight.leaving:
             return ShareGroupHeartbeatRequest(
                 group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVE_EPOCH
             )
@@ -146,12 +146,12 @@ class ShareMembership:
 
     def on_response(self, response: ShareGroupHeartbeatResponse, now: float) -> HeartbeatOutcome:
         """Take in the answer to the last request."""
-        said = self._take_said()
+        sent = self._take_in_flight()
         if response.error_code:
-            return self._refused(for_code(response.error_code)(response.error_message or ""), said, now)
+            return self._refused(for_code(response.error_code)(response.error_message or ""), sent, now)
         self.failures = 0
         self.answered_at = now
-        if said.leaving:
+        if sent.leaving:
             return self._has_left(now)
         self.epoch = response.member_epoch
         assigned = None
@@ -169,7 +169,7 @@ class ShareMembership:
             self._due_at = now
             return HeartbeatOutcome()
         self.state = ShareMemberState.STABLE
-        if said.topics != self._topics:
+        if sent.topics != self._topics:
             self._due_at = now
             return HeartbeatOutcome(assigned)
         self._full = False
@@ -184,9 +184,9 @@ class ShareMembership:
 
     def on_failure(self, error: KafkaError, now: float) -> HeartbeatOutcome:
         """No answer came: the network failed, or the error is one that no other attempt can mend."""
-        said = self._take_said()
+        sent = self._take_in_flight()
         self._full = True
-        if said.leaving:
+        if sent.leaving:
             return self._has_left(now)
         is_final = NO_RESPONSE_ACTIONS.action_for(error) is RetryAction.GIVE_UP
         if is_final and self.state is not ShareMemberState.LEAVING:
@@ -194,11 +194,11 @@ class ShareMembership:
         self._due_at = now + self._delay_s()
         return HeartbeatOutcome(None, error, lost_coordinator=True)
 
-    def _refused(self, error: BrokerResponseError, said: _SentHeartbeat, now: float) -> HeartbeatOutcome:
+    def _refused(self, error: BrokerResponseError, sent: _SentHeartbeat, now: float) -> HeartbeatOutcome:
         table = SHARE_HEARTBEAT_ERRORS if self.epoch > JOIN_EPOCH else SHARE_JOIN_ERRORS
         action, at_once, after_s, coordinator, tell, _ = table.action_for(error)
         self._full = True
-        if action is not HeartbeatErrorAction.RETRY and (said.leaving or self.state is ShareMemberState.LEAVING):
+        if action is not HeartbeatErrorAction.RETRY and (sent.leaving or self.state is ShareMemberState.LEAVING):
             return self._has_left(now)  # the group does not have us, or does not want us
         if action is HeartbeatErrorAction.GIVE_UP:
             return self.give_up(error)
@@ -208,10 +208,10 @@ class ShareMembership:
         self._due_at = now + self._delay_s(at_once, after_s)
         return HeartbeatOutcome(None, error, coordinator, tell)
 
-    def _take_said(self) -> _SentHeartbeat:
-        said, self._said = self._said, None
-        assert said is not None, "no request is out"
-        return said
+    def _take_in_flight(self) -> _SentHeartbeat:
+        sent, self._in_flight = self._in_flight, None
+        assert sent is not None, "no request is out"
+        return sent
 
     def _delay_s(self, at_once: bool = False, after_s: float = 0.0) -> float:
         """A first error is retried as its row says; errors in a row wait longer, whatever they are."""

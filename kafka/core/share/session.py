@@ -137,13 +137,13 @@ UNREADABLE_BACKOFF_S: Final = 30.0
 
 class ShareFetchErrorHandling(NamedTuple):
     """``locks_gone``: nothing on this broker is locked for us any more; else all of it is, whatever the session is.
-    ``again``: it did not look at the acknowledgements, so they are said again. ``told``: the user has to know.
-    ``final``: no later attempt mends it.
+    ``again``: it did not look at the acknowledgements, so they are sent again. ``is_reported``: the error is raised to
+    the user. ``final``: no later attempt succeeds.
     """
 
     locks_gone: bool = False
     again: bool = False
-    told: bool = False
+    is_reported: bool = False
     final: bool = False
 
 
@@ -153,7 +153,7 @@ class SharePartitionErrorHandling(NamedTuple):
     """
 
     locks_gone: bool = False
-    told: bool = False
+    is_reported: bool = False
     rest_s: float = BACKOFF_S
     rest_max_s: float = BACKOFF_MAX_S
 
@@ -173,23 +173,23 @@ SHARE_FETCH_ERRORS: Final = ErrorTable(
         ShareSessionNotFoundError: ShareFetchErrorHandling(locks_gone=True),  # the broker saw the connection end
         InvalidShareSessionEpochError: ShareFetchErrorHandling(again=True),  # an answer was lost
         ShareSessionLimitReachedError: ShareFetchErrorHandling(),  # a place may become free
-        TopicAuthorizationFailedError: ShareFetchErrorHandling(told=True),  # rights may be granted
-        InvalidRequestError: ShareFetchErrorHandling(told=True),  # a fault of ours
-        GroupAuthorizationFailedError: ShareFetchErrorHandling(told=True, final=True),
+        TopicAuthorizationFailedError: ShareFetchErrorHandling(is_reported=True),  # rights may be granted
+        InvalidRequestError: ShareFetchErrorHandling(is_reported=True),  # a fault of ours
+        GroupAuthorizationFailedError: ShareFetchErrorHandling(is_reported=True, final=True),
         # the feature share.version is off, or the broker too old
-        UnsupportedVersionError: ShareFetchErrorHandling(told=True, final=True),
-        AuthenticationError: ShareFetchErrorHandling(told=True, final=True),  # not let in
-        IllegalStateError: ShareFetchErrorHandling(told=True, final=True),  # the client is closed
+        UnsupportedVersionError: ShareFetchErrorHandling(is_reported=True, final=True),
+        AuthenticationError: ShareFetchErrorHandling(is_reported=True, final=True),  # not let in
+        IllegalStateError: ShareFetchErrorHandling(is_reported=True, final=True),  # the client is closed
         UnknownError: ShareFetchErrorHandling(),
         RetriableError: ShareFetchErrorHandling(),
-        BrokerResponseError: ShareFetchErrorHandling(told=True),
+        BrokerResponseError: ShareFetchErrorHandling(is_reported=True),
     },
     otherwise=ShareFetchErrorHandling(),
 )
 """Also for an error that comes in place of an answer."""
 
 _UNREADABLE: Final = SharePartitionErrorHandling(
-    told=True, rest_s=UNREADABLE_BACKOFF_S, rest_max_s=UNREADABLE_BACKOFF_S
+    is_reported=True, rest_s=UNREADABLE_BACKOFF_S, rest_max_s=UNREADABLE_BACKOFF_S
 )
 SHARE_PARTITION_ERRORS: Final = ErrorTable(
     {
@@ -204,10 +204,10 @@ SHARE_PARTITION_ERRORS: Final = ErrorTable(
         OffsetNotAvailableError: SharePartitionErrorHandling(),
         UnknownLeaderEpochError: SharePartitionErrorHandling(),
         UnknownError: SharePartitionErrorHandling(),
-        TopicAuthorizationFailedError: SharePartitionErrorHandling(told=True),
+        TopicAuthorizationFailedError: SharePartitionErrorHandling(is_reported=True),
         CorruptRecordError: _UNREADABLE,
         RetriableError: SharePartitionErrorHandling(),
-        BrokerResponseError: SharePartitionErrorHandling(told=True),
+        BrokerResponseError: SharePartitionErrorHandling(is_reported=True),
     },
     otherwise=_UNREADABLE,  # no broker's error: our own trouble with its records
 )

@@ -34,7 +34,7 @@ def finish(holdings: AssignmentReconciler) -> Seen:
 def holding(*numbers: int, names: Mapping[UUID, str] = NAMES) -> AssignmentReconciler:
     """What holds these of jobs."""
     holdings = AssignmentReconciler(names.get)
-    holdings.told(target(jobs=numbers))
+    holdings.set_target(target(jobs=numbers))
     assert step(holdings) == [Assign(parts(*numbers), parts(*numbers))]
     assert finish(holdings) == []
     assert (holdings.owned, holdings.is_reconciled) == (parts(*numbers), True)
@@ -50,7 +50,7 @@ def test_at_first_nothing_is_held_and_nothing_is_known() -> None:
 
 def test_an_assignment_is_held_when_it_was_carried_out() -> None:
     holdings = AssignmentReconciler(NAMES.get)
-    holdings.told(target(jobs=(0, 1)))
+    holdings.set_target(target(jobs=(0, 1)))
     assert (holdings.is_free, holdings.is_empty_handed) == (True, False)
     assert step(holdings) == [Assign(parts(0, 1), parts(0, 1))]
     assert step(holdings) == [], "one at a time"
@@ -64,7 +64,7 @@ def test_an_assignment_is_held_when_it_was_carried_out() -> None:
 
 def test_what_is_to_go_goes_before_anything_comes() -> None:
     holdings = holding(0, 1)
-    holdings.told(target(jobs=(1,), logs=(4,)))
+    holdings.set_target(target(jobs=(1,), logs=(4,)))
     assert not holdings.is_reconciled
     assert step(holdings) == [Revoke(parts(0))]
     assert finish(holdings) == [Assign(parts(1) | parts(4, topic="logs"), parts(4, topic="logs"))]
@@ -75,7 +75,7 @@ def test_what_is_to_go_goes_before_anything_comes() -> None:
 def test_a_member_that_only_loses_partitions_gets_the_rest() -> None:
     """As Java's listener is: onPartitionsAssigned of nothing new ends each reconciliation."""
     holdings = holding(0, 1)
-    holdings.told(target(jobs=(1,)))
+    holdings.set_target(target(jobs=(1,)))
     assert step(holdings) == [Revoke(parts(0))]
     assert finish(holdings) == [Assign(parts(1), frozenset())]
     assert not holdings.is_reconciled
@@ -85,20 +85,20 @@ def test_a_member_that_only_loses_partitions_gets_the_rest() -> None:
 
 def test_the_same_target_is_no_step() -> None:
     holdings = holding(0, 1)
-    holdings.told(target(jobs=(0, 1)))
+    holdings.set_target(target(jobs=(0, 1)))
     assert step(holdings) == [] and holdings.is_reconciled
 
 
 def test_another_target_of_the_same_size_is() -> None:
     holdings = holding(0)
-    holdings.told(target(jobs=(1,)))
+    holdings.set_target(target(jobs=(1,)))
     assert step(holdings) == [Revoke(parts(0))]
     assert finish(holdings) == [Assign(parts(1), parts(1))]
 
 
 def test_a_target_of_nothing_is_reported_once() -> None:
     holdings = holding()
-    holdings.told(frozenset())
+    holdings.set_target(frozenset())
     assert step(holdings) == []
     assert (holdings.is_free, holdings.is_empty_handed, holdings.is_reconciled) == (True, True, True)
 
@@ -106,10 +106,10 @@ def test_a_target_of_nothing_is_reported_once() -> None:
 def test_topics_without_a_name_are_waited_for() -> None:
     names = {JOBS: "jobs"}
     holdings = holding(0, names=names)
-    holdings.told(target(jobs=(0,), logs=(1,)))
+    holdings.set_target(target(jobs=(0,), logs=(1,)))
     assert step(holdings) == [] and holdings.unresolved == {LOGS}
     assert not holdings.is_reconciled
-    holdings.told(target(jobs=(0, 2), logs=(1,)))
+    holdings.set_target(target(jobs=(0, 2), logs=(1,)))
     assert step(holdings) == [Assign(parts(0, 2), parts(2))]
     assert finish(holdings) == []
     assert holdings.unresolved == {LOGS} and not holdings.is_reconciled
@@ -152,20 +152,20 @@ def test_who_holds_nothing_gives_up_nothing() -> None:
 
 def test_what_is_being_assigned_when_it_is_given_up_is_lost_afterwards() -> None:
     holdings = AssignmentReconciler(NAMES.get)
-    holdings.told(target(jobs=(0,)))
+    holdings.set_target(target(jobs=(0,)))
     assert step(holdings) == [Assign(parts(0), parts(0))]
     holdings.give_up(is_lost=True)
     assert finish(holdings) == [Lose(parts(0))]
     assert finish(holdings) == []
-    holdings.told(target(jobs=(0,)))
+    holdings.set_target(target(jobs=(0,)))
     assert step(holdings) == [Assign(parts(0), parts(0))], "all of it anew"
 
 
 def test_a_member_without_partitions_is_not_called_again() -> None:
     holdings = AssignmentReconciler(NAMES.get)
-    holdings.told(frozenset())
+    holdings.set_target(frozenset())
     assert step(holdings) == [Assign(frozenset(), frozenset())]
     holdings.give_up(is_lost=True)
     assert finish(holdings) == []
-    holdings.told(frozenset())
+    holdings.set_target(frozenset())
     assert step(holdings) == [Assign(frozenset(), frozenset())]

@@ -142,7 +142,7 @@ def test_an_error_of_the_whole_answer(by: type) -> None:
             assert after is None and spoken.lost
         of = SHARE_FETCH_ERRORS.action_for(outcome.error)
         locks = LOST if outcome.lost else KEPT
-        return OfWhole(locks, "refused" if refused else "again", of.told, of.final)
+        return OfWhole(locks, "refused" if refused else "again", of.is_reported, of.final)
 
     extra = {name: OfWhole(KEPT, "refused", is_grave(name), False) for name in WITHOUT_ROW if name not in WHOLE}
     check(WHOLE, extra, observe, SHARE_FETCH_ERRORS)
@@ -224,9 +224,8 @@ def test_an_error_of_a_fetched_partition() -> None:
             broker.session.exchange = None
             broker.now = end
             broker.fetched(broker.ask(), (0, 0, 0), code=code)
-        return OfFetched(
-            LOST if held.lost else KEPT, SHARE_PARTITION_ERRORS.action_for(error).told, (rests[0], rests[1], rests[-1])
-        )
+        is_reported = SHARE_PARTITION_ERRORS.action_for(error).is_reported
+        return OfFetched(LOST if held.lost else KEPT, is_reported, (rests[0], rests[1], rests[-1]))
 
     extra = {name: OfFetched(KEPT, is_grave(name)) for name in WITHOUT_ROW if name not in FETCHED}
     check(FETCHED, extra, observe, SHARE_PARTITION_ERRORS)
@@ -391,14 +390,14 @@ def test_an_error_of_a_heartbeat() -> None:
         assert type(outcome.error) is for_code(code) and outcome.assignment is None
         due_at = member.due_at()
         if due_at is None:
-            return OfHeartbeat(member.state, None, None, outcome.lost_coordinator, outcome.told)
+            return OfHeartbeat(member.state, None, None, outcome.lost_coordinator, outcome.is_reported)
         assert member.next_request(due_at - 0.001) is None
         state = member.state
         request = member.next_request(due_at)
         assert request is not None
         assert (request.member_id, request.subscribed_topic_names) == ("m", ["a", "b"]), "everything is said again"
         wait_s = round(due_at - 5.0, 6)
-        return OfHeartbeat(state, request.member_epoch, wait_s, outcome.lost_coordinator, outcome.told)
+        return OfHeartbeat(state, request.member_epoch, wait_s, outcome.lost_coordinator, outcome.is_reported)
 
     again, fatal = OfHeartbeat(STABLE, 3, 0.1, False, False), OfHeartbeat(FATAL, None, None, False, False)
     extra = {name: again if name in RETRIABLE else fatal for name in CODES if name not in HEARTBEATS}
