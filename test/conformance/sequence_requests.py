@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,13 @@ from test.support.waiting import until
 
 Acks = Sequence[tuple[int, int, list[int]]]
 """First and last offset, and types."""
+
+_numbers = itertools.count(1)
+
+
+def letters() -> str:
+    """The end of a new name. It has no digits: those of the test stay as they are in answers."""
+    return str(next(_numbers)).translate(str.maketrans("0123456789", "abcdefghij"))
 
 
 def new_topic(pair: BrokerPair, name: str, partitions: int = 2) -> str:

@@ -7,7 +7,6 @@ A walk is what its seed says: a failing test names it and the last steps. The se
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -36,6 +35,7 @@ from test.conformance.sequence_requests import (
     consumer_heartbeat,
     describe_consumers,
     describe_share,
+    letters,
     new_topic,
     produce,
     settle_share_group,
@@ -53,22 +53,20 @@ WALKS = 4
 
 STEPS = 40
 
-_numbers = itertools.count(1)
-
 
 @pytest.fixture
 def walk(sequence_pair: BrokerPair) -> Iterator[Callable[[str, int], Walk]]:
     stories = []
 
     def make(kind: str, seed: int) -> Walk:
-        letters = str(next(_numbers)).translate(str.maketrans("0123456789", "abcdefghij"))
+        suffix = letters()
         story = Story(sequence_pair)
         stories.append(story)
         story.told.append(f"walk {kind} {seed}")
         # One partition each for share groups: which of several a member gets, is up to a hash map of Apache Kafka's.
         partitions = 1 if kind == "share" else 2
-        names = [new_topic(sequence_pair, f"{stem}-walk-{letters}", partitions) for stem in ("left", "right")]
-        return Walk(story, random.Random(f"{kind} {seed}"), names, f"group-walk-{letters}")
+        names = [new_topic(sequence_pair, f"{stem}-walk-{suffix}", partitions) for stem in ("left", "right")]
+        return Walk(story, random.Random(f"{kind} {seed}"), names, f"group-walk-{suffix}")
 
     yield make
     for story in stories:

@@ -5,7 +5,6 @@ Ids that a broker makes up stand under names (``broker_pair.py``). Random ones a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ from test.conformance.sequence_requests import (
     consumer_heartbeat,
     describe_consumers,
     describe_share,
+    letters,
     new_topic,
     produce,
     settle_share_group,
@@ -46,14 +46,6 @@ from test.conformance.story import Story, here
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-_numbers = itertools.count(1)
-
-
-def _letters() -> str:
-    """Names without digits, which are those of the test and stay as they are in answers."""
-    return str(next(_numbers)).translate(str.maketrans("0123456789", "abcdefghij"))
-
-
 @pytest.fixture
 def story(sequence_pair: BrokerPair) -> Iterator[Story]:
     made = Story(sequence_pair)
@@ -64,12 +56,12 @@ def story(sequence_pair: BrokerPair) -> Iterator[Story]:
 @pytest.fixture
 def topic(sequence_pair: BrokerPair) -> str:
     """A topic of two partitions on both."""
-    return new_topic(sequence_pair, f"topic-{_letters()}")
+    return new_topic(sequence_pair, f"topic-{letters()}")
 
 
 @pytest.fixture
 def group() -> str:
-    return f"group-{_letters()}"
+    return f"group-{letters()}"
 
 
 # -- classic groups --------------------------------------------------------------------------------------------------
