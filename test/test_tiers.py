@@ -78,7 +78,7 @@ def test_the_shares_of_a_rotation_take_about_the_same_time(monkeypatch: pytest.M
         ("test/broker/test_a.py", "kafka/broker/log/segment.py", True),
         ("test/broker/log/test_a.py", "kafka/broker/server.py", False),
         ("test/broker/test_a.py", "kafka/client/connection.py", False),
-        ("test/faults/test_pools_oom.py", "kafka/tasks/pools/child.py", True),
+        ("test/faults/test_pools_oom.py", "kafka/tasks/pools/child/main.py", True),
         ("test/faults/test_pools_oom.py", "kafka/broker/server.py", False),
         ("test/broker/test_a.py", "docs/broker.rst", False),
     ],

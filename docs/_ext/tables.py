@@ -14,7 +14,7 @@
 ``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
 ``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
 ``.. kafka-pool-options-table::``      flags of a worker's pool, from ``kafka/cli/worker.py``
-``.. kafka-lost-causes-table::``       why children die, from ``kafka/tasks/outcome.py``
+``.. kafka-lost-causes-table::``       why children die, from ``kafka/tasks/rules/outcome.py``
 ``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
 ``.. kafka-worker-metrics-table::``    metrics of a worker for Prometheus, from ``kafka/tasks/health/metrics.py``
 ``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/config.py``
@@ -268,7 +268,7 @@ def pool_options_rows() -> Rows:
 
 def lost_causes_rows() -> Rows:
     """Why a child died with its job."""
-    from kafka.tasks.outcome import LOST_CAUSES
+    from kafka.tasks.rules.outcome import LOST_CAUSES
 
     yield ("cause", "meaning")
     for cause, text in LOST_CAUSES.items():

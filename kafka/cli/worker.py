@@ -2,7 +2,7 @@
 
 Exit codes: 0 after a stop by signal; 1 when no broker can be reached, or the port of ``--health-port`` cannot be had; 2
 for a wrong use (no such module, no App, an unknown queue or pool, a limit that makes no sense); 3 when no child process
-has ever come up. What a worker is: :mod:`kafka.tasks.serve`; what pools are: :mod:`kafka.tasks.pools`.
+has ever come up. What a worker is: :mod:`kafka.tasks.worker.driver`; what pools are: :mod:`kafka.tasks.pools`.
 
 An option of pools is one more row of :data:`POOL_OPTIONS`.
 """

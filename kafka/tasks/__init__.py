@@ -1,10 +1,17 @@
 """Background jobs on Kafka: a queue is a topic, a job is a record, and the log is the truth.
 
 ``App`` declares tasks and enqueues jobs, ``JobHandle`` is what ``delay`` gives back, ``python -m kafka worker`` runs
-them. Modules from the caller to the broker: ``app task options settings payload envelope ids jobs backend``; from the
-broker to the user's function and back: ``delivery worker leases admission outcome source_buffers runtime_estimate
-suspects dispatcher pools runner context hooks completion state_records settlement shutdown``; ``results`` and
-``topics`` are shared by both, ``serve`` and ``loader`` start a worker, ``health`` and ``dump`` report on it.
+them. What users import is in the modules of this package (``app task job options settings retry states errors``); the
+rest by concern::
+
+    format     every layout of what is written: envelope, payload, state records, job ids, topics   (pure)
+    rules      tables: may a job run, what follows from an outcome                                   (pure)
+    worker     the worker's state machine, its parts, the driver that runs it on a loop
+    delivery   how a worker gets jobs and finishes them: share groups
+    results    states of jobs as readers see them: view, look-up, reader
+    backends   where jobs are kept, by the scheme of ``bootstrap_servers``
+    pools      how jobs run: in threads, on an event loop, in child processes
+    health     probes, metrics, snapshots
 """
 
 from __future__ import annotations
@@ -33,8 +40,7 @@ from kafka.tasks.errors import (
 from kafka.tasks.health import ChildSnapshot, Directory, RunningJob, Seen, WorkerSnapshot
 from kafka.tasks.health import parse_address as parse_health_port
 from kafka.tasks.hooks import FinishedJob
-from kafka.tasks.jobs import JobHandle
-from kafka.tasks.loader import load
+from kafka.tasks.job import JobHandle
 from kafka.tasks.pools import (
     MOST_CONCURRENCY,
     POOLS,
@@ -46,9 +52,10 @@ from kafka.tasks.pools import (
     start_methods,
 )
 from kafka.tasks.retry import Retry, expo
-from kafka.tasks.serve import check_queues, run_worker
 from kafka.tasks.states import EXCEPTION, FULL_RUN, READY, UNREADY, JobState
 from kafka.tasks.task import Call, Task
+from kafka.tasks.worker.driver import check_queues, run_worker
+from kafka.tasks.worker.loader import load
 
 __all__ = [
     "EXCEPTION",

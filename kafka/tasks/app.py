@@ -2,8 +2,8 @@
 
 An app is made at import time and connects on the first ``delay`` (or ``send``, or question about a job); a forked child
 connects anew. It is safe to use from many threads. Its parts: :mod:`kafka.tasks.task` (declarations),
-:mod:`kafka.tasks.options` and :mod:`kafka.tasks.settings`, :mod:`kafka.tasks.backend` (where jobs are kept),
-:mod:`kafka.tasks.jobs` (handles).
+:mod:`kafka.tasks.options` and :mod:`kafka.tasks.settings`, :mod:`kafka.tasks.backends.base` (where jobs are kept),
+:mod:`kafka.tasks.job` (handles).
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from types import NoneType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
-from kafka.tasks.backend import Backend, QueueRoute, open_backend
+from kafka.tasks.backends.base import Backend, QueueRoute, open_backend
 from kafka.tasks.context import Context
 from kafka.tasks.enqueued_jobs import add_to_current_run
-from kafka.tasks.envelope import Envelope, Header
 from kafka.tasks.errors import PayloadTooLarge, UnknownQueue, did_you_mean
+from kafka.tasks.format.envelope import Envelope, Header
+from kafka.tasks.format.job_id import is_id
+from kafka.tasks.format.payload import encode_call
+from kafka.tasks.format.records import StateRecord
+from kafka.tasks.format.topics import TopicNames, check_queue
 from kafka.tasks.hooks import ERROR_TASK, ErrorHandler, Handlers, SuccessHandler
-from kafka.tasks.ids import is_id
-from kafka.tasks.jobs import JobHandle
+from kafka.tasks.job import JobHandle
 from kafka.tasks.options import TaskOptions, call_options, check_task_name, task_options
-from kafka.tasks.payload import encode_call
-from kafka.tasks.results import StateRecord
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import ClientSettings, optional_timeout, read_settings
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
-from kafka.tasks.topics import TopicNames, check_queue
 
 P = ParamSpec("P")
 R = TypeVar("R")

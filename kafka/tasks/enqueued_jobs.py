@@ -1,11 +1,10 @@
 """Jobs that a run of a task has enqueued: its success is reported only when the broker has all of them.
 
 ``delay`` returns before the broker has answered. A child that is killed just after it has written its outcome would
-lose the records in flight: the job is in the state SUCCESS, but its next step never runs. So :mod:`kafka.tasks.runner`
-collects the handles that are made while the task's function runs (in its thread or coroutine, of whatever app) and
-waits for them, as a part of the run: its limits hold, and a job that cannot be enqueued is the run's error. A run that
-enqueues nothing pays for one context variable. A run that fails does not wait.
-"""
+lose the records in flight: the job is in the state SUCCESS, but its next step never runs. So
+:mod:`kafka.tasks.pools.runner` collects the handles that are made while the task's function runs (in its thread or
+coroutine, of whatever app) and waits for them, as a part of the run: its limits hold, and a job that cannot be enqueued
+is the run's error. A run that enqueues nothing pays for one context variable. A run that fails does not wait. """
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kafka.tasks.jobs import JobHandle
+    from kafka.tasks.job import JobHandle
 
 PRUNE_EVERY = 1000
 """After so many more jobs those that have arrived are dropped from the list: a run may enqueue millions."""

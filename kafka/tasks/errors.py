@@ -110,10 +110,9 @@ class BadRecord(TaskError):
 class WorkerLost(TaskError):
     """The process that ran a job died: what error handlers are given for it, and the type of the job's failure.
 
-    ``cause`` is a word of :data:`kafka.tasks.outcome.LOST_CAUSES`; ``rss_bytes`` is what the process was last seen to
-    hold, ``peak_rss_bytes`` the most that it ever held, ``cpu_s`` what it used of the processor. Whatever does not
-    apply or is not known is None.
-    """
+    ``cause`` is a word of :data:`kafka.tasks.rules.outcome.LOST_CAUSES`; ``rss_bytes`` is what the process was last
+    seen to hold, ``peak_rss_bytes`` the most that it ever held, ``cpu_s`` what it used of the processor. Whatever does
+    not apply or is not known is None. """
 
     def __init__(
         self,

@@ -13,9 +13,9 @@ from typing import Any
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import did_you_mean
+from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import flag, optional, retry_policy, seconds
-from kafka.tasks.topics import check_queue
 
 LATER: Mapping[str, str] = {
     "delay": "the schedule",

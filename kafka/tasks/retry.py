@@ -1,9 +1,8 @@
 """The retry policy of a task: how many attempts, for which errors, how far apart.
 
 ``max_attempts`` counts *all* attempts, the first included. The policy decides nothing by itself:
-:func:`kafka.tasks.outcome.decide` does, from the numbers. Waiting between attempts is the schedule's work; while there
-is none, a task that asks for ``backoff`` is refused when it is declared, and a retry follows at once.
-"""
+:func:`kafka.tasks.rules.outcome.decide` does, from the numbers. Waiting between attempts is the schedule's work; while
+there is none, a task that asks for ``backoff`` is refused when it is declared, and a retry follows at once. """
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks.errors import did_you_mean
+from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
-from kafka.tasks.topics import check_queue
 
 EMBEDDED = "embedded:"
 """In front of the directory of a broker of our own."""

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ov
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.context import Context
-from kafka.tasks.envelope import Envelope, Header
 from kafka.tasks.errors import TaskInMain
+from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.options import TaskOptions, call_options, check_limits
 from kafka.tasks.retry import Retry
 
 if TYPE_CHECKING:
     from kafka.tasks.hooks import Handlers
-    from kafka.tasks.jobs import JobHandle
+    from kafka.tasks.job import JobHandle
     from kafka.tasks.settings import Settings
 
 P = ParamSpec("P")

@@ -30,12 +30,12 @@ from typing import NamedTuple
 import pytest
 
 from kafka.tasks import PoolSettings
-from kafka.tasks.delivery import JobLease, JobSource
-from kafka.tasks.envelope import Envelope
-from kafka.tasks.outcome import JobSucceeded, Outcome
-from kafka.tasks.payload import decode_value, encode_call
+from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.format.envelope import Envelope
+from kafka.tasks.format.payload import decode_value, encode_call
 from kafka.tasks.pools import Pool, make_pool
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import JobSucceeded, Outcome
 from test.benchmarks.conftest import apache_kafka, running
 from test.benchmarks.installs import KINDS, NotInstalled, install
 from test.benchmarks.jobs import NAME_VARIABLE, make_app, worker_command

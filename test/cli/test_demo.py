@@ -458,7 +458,7 @@ def test_a_broker_that_cannot_be_reached_is_one_line_and_exit_code_1(capsys: pyt
     assert err.startswith("kafka demo: ") and address in err
 
 
-@pytest.mark.deep("starts Apache Kafka 3.9.1; kept by test/tasks/test_kafka_backend.py")
+@pytest.mark.deep("starts Apache Kafka 3.9.1; kept by test/tasks/backends/test_kafka.py")
 @pytest.mark.timeout(120)
 def test_a_kafka_without_share_groups_is_one_line_and_exit_code_1(
     start_apache_kafka: Callable[..., ApacheKafka], capsys: pytest.CaptureFixture[str]

@@ -19,7 +19,7 @@ import pytest
 
 from kafka.cli import main
 from kafka.tasks import App, Directory, start_methods
-from kafka.tasks.kafka_backend import snapshot_reader
+from kafka.tasks.backends.kafka import snapshot_reader
 from kafka.testing import EmbeddedBroker
 from test.support.waiting import until
 

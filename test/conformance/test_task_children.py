@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from kafka.tasks.outcome import JobSucceeded
 from kafka.tasks.pools.settings import start_methods
+from kafka.tasks.rules.outcome import JobSucceeded
 from test.tasks.pools import enqueuing_app as tasks
 from test.tasks.pools.child_processes import ChildProcesses
 

@@ -27,13 +27,14 @@ from kafka.tasks import (
     UnknownQueue,
     run_worker,
 )
-from kafka.tasks.envelope import DeadLetter, dead_letter_of
-from kafka.tasks.ids import make_id
-from kafka.tasks.kafka_backend.admin import Administration, begin_groups
-from kafka.tasks.kafka_backend.connection import connect
+from kafka.tasks.backends.kafka.admin import Administration
+from kafka.tasks.backends.kafka.connection import connect
+from kafka.tasks.delivery.share_group.groups import begin_groups
+from kafka.tasks.format.envelope import DeadLetter, dead_letter_of
+from kafka.tasks.format.job_id import make_id
 from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import read_settings
-from kafka.tasks.worker import Worker
+from kafka.tasks.worker.worker import Worker
 from test.conformance.reading import poll_until
 from test.support.waiting import WITHIN_S, eventually, until
 

@@ -23,8 +23,8 @@ import pytest
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.tasks import READY, JobFailed, JobHandle, JobState
-from kafka.tasks.envelope import DeadLetter, dead_letter_of
-from kafka.tasks.results import decode
+from kafka.tasks.format.envelope import DeadLetter, dead_letter_of
+from kafka.tasks.format.records import decode
 from test.faults.pool_jobs import make_app
 from test.support.process_table import MARK, Process, children_of, fds_of, marked, process, tcp_inodes
 from test.support.waiting import until, whole_lines

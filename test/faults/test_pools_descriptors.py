@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafka.tasks.pools.supervision import FULL_CHANNEL_RETRY_S, MAX_FULL_CHANNEL
+from kafka.tasks.pools.parent.supervision import FULL_CHANNEL_RETRY_S, MAX_FULL_CHANNEL
 from kafka.testing import EmbeddedBroker
 from test.faults.pool_workers import PoolCrew, PoolWorker, wait_for
 from test.faults.test_pools_stopped import ended

@@ -12,8 +12,8 @@ import pytest
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.tasks import READY, JobFailed
-from kafka.tasks.envelope import dead_letter_of
-from kafka.tasks.results import decode
+from kafka.tasks.format.envelope import dead_letter_of
+from kafka.tasks.format.records import decode
 from test.faults.counted_jobs import Crew
 from test.support.waiting import until
 

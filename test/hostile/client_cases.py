@@ -35,17 +35,17 @@ from kafka.records.compression import inflation_bound
 from kafka.records.header import encode_varint
 from kafka.structs import TopicPartition
 from kafka.tasks import App
-from kafka.tasks.backend import WorkerBackend
-from kafka.tasks.delivery import JobSource
-from kafka.tasks.kafka_backend.delivery import _Member
-from kafka.tasks.kafka_backend.results import ResultReader, _PartitionTail
-from kafka.tasks.kafka_backend.snapshot_reader import KafkaSnapshotReader
-from kafka.tasks.outcome import JobSucceeded
-from kafka.tasks.pools.channel import ChildChannel, ParentChannel
-from kafka.tasks.pools.frames import encode as encode_frame
-from kafka.tasks.pools.messages import DONE, PROGRESS, encode_done
-from kafka.tasks.pools.processes import ChannelDamaged
-from kafka.tasks.worker import Worker
+from kafka.tasks.backends.base import WorkerBackend
+from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
+from kafka.tasks.delivery.base import JobSource
+from kafka.tasks.delivery.share_group.delivery import _Member
+from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
+from kafka.tasks.pools.ipc.frames import encode as encode_frame
+from kafka.tasks.pools.ipc.messages import DONE, PROGRESS, encode_done
+from kafka.tasks.pools.ipc.processes import ChannelDamaged
+from kafka.tasks.results.reader import ResultReader, _PartitionTail
+from kafka.tasks.rules.outcome import JobSucceeded
+from kafka.tasks.worker.worker import Worker
 from kafka.wire.codec import Cost, decode, encode
 from kafka.wire.message import Field, Message
 from test.hostile.generator import bomb, one_huge
@@ -389,10 +389,10 @@ def _admitted() -> Iterator[Case]:
     for name, headers in HOSTILE_HEADERS.items():
         for suspect in (False, True):
             where = "suspects" if suspect else "queue"
-            yield Case("worker's records", f"{name} ({where})", "kafka.tasks.worker:TURN_LEASES",
+            yield Case("worker's records", f"{name} ({where})", "kafka.tasks.worker.worker:TURN_LEASES",
                        lambda size, headers=headers, suspect=suspect: turns(headers, b"x", size, suspect))  # fmt: skip
     large = b"x" * 900_000
-    yield Case("worker's records", "large payloads", "kafka.tasks.worker:TURN_BYTES",
+    yield Case("worker's records", "large payloads", "kafka.tasks.worker.worker:TURN_BYTES",
                lambda size: turns(HOSTILE_HEADERS["a bad id"], large, size, False))  # fmt: skip
 
 
@@ -411,7 +411,7 @@ def _results() -> Iterator[Case]:
         found = {TopicPartition(results._names.results, 0): records}
         return len(records) * each, [lambda: results._on_records(found)]
 
-    limit = "kafka.tasks.results:MOST_VIEW_BYTES"
+    limit = "kafka.tasks.format.records:MOST_VIEW_BYTES"
     for name, headers in HOSTILE_HEADERS.items():
         for key in (JOB_ID, b"k" * 1000):
             kind = "a job's id" if key == JOB_ID else "a long key"
@@ -431,7 +431,7 @@ def _results() -> Iterator[Case]:
 
         return len(records) * len(word), [note, board._posted]
 
-    yield Case("workers topic", "words of 60 kB", "kafka.tasks.kafka_backend.snapshot_reader:MAX_WORKERS", posted,
+    yield Case("workers topic", "words of 60 kB", "kafka.tasks.backends.kafka.snapshot_reader:MAX_WORKERS", posted,
                is_on_loop=False)  # fmt: skip
 
 
@@ -483,5 +483,5 @@ def _channel() -> Iterator[Case]:
         "outcomes of 60 kB": repeated(encode_frame(4, DONE, done)),
         "the start of a frame": lambda size: encode_frame(4, PROGRESS, bytes(128 * 1024))[:-1],
     }.items():
-        yield Case("child's channel", name, "kafka.tasks.pools.channel:MAX_MESSAGES",
+        yield Case("child's channel", name, "kafka.tasks.pools.ipc.channel:MAX_MESSAGES",
                    lambda size, data=data: sent(data, size))  # fmt: skip

@@ -2,7 +2,7 @@
 
 A plug-in of pytest, which ``test/conftest.py`` names. ``--tier`` chooses between the short and the deep tier
 (``tiers.py``), ``KAFKA_TEST_SEED`` repeats the random choices of a run (``seeds.py``), ``KAFKA_TEST_RESULTS`` names
-the file for the record (``results.py``). ``pytest -n auto`` runs tests in several processes by parts (``parts.py``).
+the file for the record (``reader.py``). ``pytest -n auto`` runs tests in several processes by parts (``parts.py``).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka.tasks import App
-from kafka.tasks.backend import BACKENDS
+from kafka.tasks.backends.base import BACKENDS
 from test.tasks.fakes import FakeBackend
 
 

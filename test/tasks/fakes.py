@@ -14,18 +14,27 @@ from typing import Any
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.backend import QueueRoute, WorkerBackend
-from kafka.tasks.delivery import BrokerContact, DeliveryEvents, JobLease, JobSource, OutgoingRecord, PublishCallback
-from kafka.tasks.envelope import Envelope, Header
+from kafka.tasks.backends.base import QueueRoute, WorkerBackend
+from kafka.tasks.delivery.base import (
+    BrokerContact,
+    DeliveryEvents,
+    JobLease,
+    JobSource,
+    OutgoingRecord,
+    PublishCallback,
+)
 from kafka.tasks.errors import UnknownQueue
-from kafka.tasks.ids import BrokerTimeEstimate, IdMaker, make_id
-from kafka.tasks.outcome import LeaseVerdict, Outcome
-from kafka.tasks.payload import encode_call
+from kafka.tasks.format.envelope import Envelope, Header
+from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, make_id
+from kafka.tasks.format.payload import encode_call
+from kafka.tasks.format.records import StateRecord, decode, encode
+from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.pools.base import SimplePool
-from kafka.tasks.results import ResultView, StateRecord, decode, encode
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.results.view import ResultView
+from kafka.tasks.rules.decide import LeaseVerdict
+from kafka.tasks.rules.outcome import Outcome
 from kafka.tasks.settings import Settings
-from kafka.tasks.topics import TopicNames
 
 
 class Record:
@@ -384,5 +393,5 @@ class FakeBackend:
 
 
 def open_fake(app: str, settings: Settings) -> FakeBackend:
-    """For ``kafka.tasks.backend.BACKENDS``."""
+    """For ``kafka.tasks.backends.base.BACKENDS``."""
     return FakeBackend(app, settings)

@@ -21,8 +21,8 @@ from kafka.tasks import (
     TaskInMain,
     UnknownQueue,
 )
-from kafka.tasks.envelope import decode
-from kafka.tasks.payload import decode_call
+from kafka.tasks.format.envelope import decode
+from kafka.tasks.format.payload import decode_call
 from test.tasks.fakes import FakeBackend, FakeSent
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from kafka.errors import KafkaTimeoutError
 from kafka.tasks import App
-from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.enqueued_jobs import PRUNE_EVERY, EnqueuedJobs
-from kafka.tasks.outcome import AttemptFailed, JobSucceeded, Outcome
-from kafka.tasks.runner import Job, run, run_async
+from kafka.tasks.pools.runner import Job, run, run_async
+from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded, Outcome
 from kafka.tasks.task import Task
 from test.tasks.fakes import FakeBackend, FakeSent, a_job
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from kafka.tasks import App, Cancel, FinishedJob, Retry, Task, WorkerLost
-from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.hooks import ERROR_TASK
-from kafka.tasks.outcome import AttemptFailed, JobSucceeded
-from kafka.tasks.runner import Job, run, run_async
+from kafka.tasks.pools.runner import Job, run, run_async
+from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded
 from test.tasks.fakes import a_job
 
 

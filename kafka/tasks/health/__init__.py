@@ -12,7 +12,7 @@
 Nothing here runs for each job: what a probe, a scrape or a snapshot needs is read when it is asked for, from numbers
 that the worker, its pool and its delivery keep anyway. Another path to answer is a row of ``monitor.PATHS``, another
 number a field of the snapshot and a row of ``metrics.FAMILIES``. How snapshots travel is the back end's affair
-(:class:`kafka.tasks.backend.SnapshotPublisher`).
+(:class:`kafka.tasks.backends.base.SnapshotPublisher`).
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kafka.tasks.delivery import BrokerContact
+from kafka.tasks.delivery.base import BrokerContact
 
 STARTING: Final = "STARTING"
 """The stage of a worker that has no pool or no connection yet; the others are
-:class:`kafka.tasks.shutdown.WorkerStage`'s."""
+:class:`kafka.tasks.worker.shutdown.WorkerStage`'s."""
 WORKING: Final = "WORKING"
 
 MISSED_INTERVALS: Final = 2.0

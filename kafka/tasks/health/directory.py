@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kafka.broker.embedded import is_running
 from kafka.tasks.app import App
-from kafka.tasks.backend import SnapshotReader
+from kafka.tasks.backends.base import SnapshotReader
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.health.monitor import POST_S
 from kafka.tasks.health.snapshot import WorkerSnapshot, from_json

@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 from kafka import __version__
 from kafka.net.loop import Loop
 from kafka.net.transport import Address, Network
-from kafka.tasks.backend import SnapshotPublisher, WorkerBackend
+from kafka.tasks.backends.base import SnapshotPublisher, WorkerBackend
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.health.http import HttpRequest, HttpResponse
 from kafka.tasks.health.metrics import MetricsMissing, WorkerMetrics
@@ -32,8 +32,8 @@ from kafka.tasks.health.outage import CHECK_S, BrokerOutage
 from kafka.tasks.health.server import HealthServer, parse_address
 from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, to_json
 from kafka.tasks.pools.base import ChildSnapshot, Pool
-from kafka.tasks.pools.memory import sample_process
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.parent.memory import sample_process
+from kafka.tasks.pools.runner import Job
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +46,11 @@ LEAVE_S: Final = 1.0
 MOST_RUNNING: Final = 1000
 
 _POOL = "pool_"
-"""What :meth:`kafka.tasks.worker.Worker.statistics` puts in front of the pool's own counts."""
+"""What :meth:`kafka.tasks.worker.worker.Worker.statistics` puts in front of the pool's own counts."""
 
 
 class MonitoredWorker(Protocol):
-    """What is read of a :class:`kafka.tasks.worker.Worker`."""
+    """What is read of a :class:`kafka.tasks.worker.worker.Worker`."""
 
     @property
     def stage(self) -> IntEnum:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from kafka.tasks.delivery import BrokerContact
+from kafka.tasks.delivery.base import BrokerContact
 from kafka.tasks.health.checks import MISSED_INTERVALS
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ from importlib import import_module
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
 from kafka.tasks.errors import did_you_mean
-from kafka.tasks.outcome import Outcome
 from kafka.tasks.pools.base import ChildSnapshot, Finished, Pool, Run, Wake
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.pools.runner import run as run_job
 from kafka.tasks.pools.settings import (
     MOST_CONCURRENCY,
     PROCESS_POOLS,
@@ -22,8 +23,7 @@ from kafka.tasks.pools.settings import (
     parse_memory,
     start_methods,
 )
-from kafka.tasks.runner import Job
-from kafka.tasks.runner import run as run_job
+from kafka.tasks.rules.outcome import Outcome
 
 __all__ = [
     "MOST_CONCURRENCY",

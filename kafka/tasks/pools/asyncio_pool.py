@@ -23,11 +23,11 @@ from collections import deque
 from functools import partial
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
-from kafka.tasks.outcome import AttemptFailed, Outcome
 from kafka.tasks.pools import job_logging
 from kafka.tasks.pools.base import Finished, Run, Wake
 from kafka.tasks.pools.off_loop import OffLoopPool
-from kafka.tasks.runner import Job, error_info_of, run_async
+from kafka.tasks.pools.runner import Job, error_info_of, run_async
+from kafka.tasks.rules.outcome import AttemptFailed, Outcome
 
 log = logging.getLogger(__name__)
 

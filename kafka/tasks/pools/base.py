@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from kafka.tasks.outcome import Outcome
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import Outcome
 
 Run: TypeAlias = Callable[[Job], Outcome]
 Wake: TypeAlias = Callable[[], None]
@@ -24,10 +24,9 @@ Finished: TypeAlias = "tuple[Job, Outcome]"
 class ChildSnapshot:
     """One child process as it is now. ``job_id``, ``job_name`` and ``age_s`` (of the run) only while it runs one.
 
-    ``state`` is a value of :class:`kafka.tasks.pools.supervision.ChildStage`; ``jobs`` counts those that it has ended;
-    ``last_activity_s`` is how long ago it was last active. It travels as a part of
-    :class:`kafka.tasks.health.snapshot.WorkerSnapshot`, whose rules hold for its fields, too.
-    """
+    ``state`` is a value of :class:`kafka.tasks.pools.parent.supervision.ChildStage`; ``jobs`` counts those that it has
+    ended; ``last_activity_s`` is how long ago it was last active. It travels as a part of
+    :class:`kafka.tasks.health.snapshot.WorkerSnapshot`, whose rules hold for its fields, too. """
 
     pid: int
     generation: int = 0

@@ -1,7 +1,7 @@
 """A process for each job: the strongest isolation there is, at the price of a fork for each.
 
 It is the pool of kept children with children that fork a process for each job
-(:mod:`kafka.tasks.pools.process_per_job`). Where that cannot be (macOS, and children of ``spawn``, which share
+(:mod:`kafka.tasks.pools.child.process_per_job`). Where that cannot be (macOS, and children of ``spawn``, which share
 nothing), a child has a quota of one job, kept strictly: when that has ended, whatever became of it, the child ends.
 Such children are started before their job comes, one for each slot, so a job waits for no start while there is a free
 slot.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from kafka.tasks.pools.base import Finished, Run, SimplePool, Wake
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
 
 
 class InlinePool(SimplePool):

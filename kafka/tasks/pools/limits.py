@@ -14,8 +14,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from kafka.tasks.errors import TimeLimit
-from kafka.tasks.outcome import AttemptFailed, ErrorInfo
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo
 
 
 class LimitAction(Enum):

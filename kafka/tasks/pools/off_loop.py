@@ -11,10 +11,10 @@ import threading
 import time
 from collections import deque
 
-from kafka.tasks.outcome import Outcome
 from kafka.tasks.pools.base import Finished, SimplePool, Wake
 from kafka.tasks.pools.limits import timeout_outcome
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import Outcome
 
 
 class OffLoopPool(SimplePool):

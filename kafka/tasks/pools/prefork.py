@@ -1,7 +1,7 @@
 """Jobs run in long-lived child processes: the queue of jobs, which child gets which, and their outcomes.
 
-The children themselves are :mod:`kafka.tasks.pools.supervision`'s; this module owns the queue of jobs that no child
-has, and the outcomes that the worker has not fetched. A job is in one place: the queue, one child's table, or the
+The children themselves are :mod:`kafka.tasks.pools.parent.supervision`'s; this module owns the queue of jobs that no
+child has, and the outcomes that the worker has not fetched. A job is in one place: the queue, one child's table, or the
 outcomes.
 
 Dispatch. Idle children come first. While jobs are long each child has one (fair). When jobs are short, the worker gives
@@ -20,20 +20,20 @@ from random import Random
 from typing import Any
 
 from kafka.net.loop import Loop
-from kafka.tasks.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, Outcome
-from kafka.tasks.pools.autoscaler import Autoscaler, PoolLoad
 from kafka.tasks.pools.base import ChildSnapshot, Finished, Wake
-from kafka.tasks.pools.child_process import ChildProcess
-from kafka.tasks.pools.exit_reasons import ChildExit
+from kafka.tasks.pools.ipc.processes import JobDone, Launcher
 from kafka.tasks.pools.limits import StartedJob, timeout_outcome
-from kafka.tasks.pools.memory import OomCounter, ProcessSample, sample_process
-from kafka.tasks.pools.pool_shutdown import poll_once, stop_children
-from kafka.tasks.pools.processes import JobDone, Launcher
+from kafka.tasks.pools.parent.autoscaler import Autoscaler, PoolLoad
+from kafka.tasks.pools.parent.child_process import ChildProcess
+from kafka.tasks.pools.parent.exit_reasons import ChildExit
+from kafka.tasks.pools.parent.memory import OomCounter, ProcessSample, sample_process
+from kafka.tasks.pools.parent.pool_shutdown import poll_once, stop_children
+from kafka.tasks.pools.parent.stacks import StackDumper
+from kafka.tasks.pools.parent.statistics import WriteCounts, brief, human_write_stats
+from kafka.tasks.pools.parent.supervision import FULL_CHANNEL_RETRY_S, Supervision
+from kafka.tasks.pools.runner import Job
 from kafka.tasks.pools.settings import MOST_CONCURRENCY, PoolSettings
-from kafka.tasks.pools.stacks import StackDumper
-from kafka.tasks.pools.statistics import WriteCounts, brief, human_write_stats
-from kafka.tasks.pools.supervision import FULL_CHANNEL_RETRY_S, Supervision
-from kafka.tasks.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class PreforkPool:
         self._scaler = Autoscaler(*settings.autoscale) if settings.autoscale is not None else None
         if launcher is None:
             # Imported when needed: a launcher that was given does without it.
-            from kafka.tasks.pools.launch import make_launcher
+            from kafka.tasks.pools.parent.launch import make_launcher
 
             launcher = make_launcher(settings)
         self.supervision = Supervision(launcher, settings, self, loop, self.is_strict, rng, look, oom)

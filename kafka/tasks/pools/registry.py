@@ -9,7 +9,7 @@ import hashlib
 import platform
 from typing import TYPE_CHECKING
 
-from kafka.tasks.pools.frames import MAGIC
+from kafka.tasks.pools.ipc.frames import MAGIC
 
 if TYPE_CHECKING:
     from kafka.tasks.app import App

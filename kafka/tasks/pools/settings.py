@@ -93,7 +93,7 @@ class PoolSettings:
 
     ``app`` and ``app_path`` (MODULE:APP) are for pools of processes: start method ``fork`` uses the first, the others
     load the second. ``timeout`` and ``soft_timeout`` are the worker's, for jobs whose call and task say nothing; a
-    :class:`kafka.tasks.runner.Job` carries what holds for it, and pools read that only.
+    :class:`kafka.tasks.pools.runner.Job` carries what holds for it, and pools read that only.
     """
 
     concurrency: int = 1

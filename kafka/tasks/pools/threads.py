@@ -23,11 +23,11 @@ import time
 from queue import Empty, SimpleQueue
 
 from kafka.tasks.errors import SoftTimeLimit, TimeLimit
-from kafka.tasks.outcome import AttemptFailed, ErrorInfo, Outcome
 from kafka.tasks.pools.base import Run, Wake
 from kafka.tasks.pools.limits import least_limit
 from kafka.tasks.pools.off_loop import OffLoopPool
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, Outcome
 
 _LIMITS = (SoftTimeLimit, TimeLimit)
 

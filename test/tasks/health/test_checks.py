@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafka.tasks.delivery import BrokerContact, JobSource
+from kafka.tasks.delivery.base import BrokerContact, JobSource
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
-from kafka.tasks.worker import WorkerStage
+from kafka.tasks.worker.worker import WorkerStage
 
 MAIL = JobSource("mail", "shop.mail")
 SUSPECT = JobSource("mail", "shop.mail.suspect", suspect=True)

@@ -16,13 +16,13 @@ from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import ConnectFailed
-from kafka.tasks.backend import WorkerBackend
-from kafka.tasks.delivery import BrokerContact, JobSource
+from kafka.tasks.backends.base import WorkerBackend
+from kafka.tasks.delivery.base import BrokerContact, JobSource
 from kafka.tasks.health.monitor import FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
 from kafka.tasks.health.snapshot import RunningJob, from_json
 from kafka.tasks.pools.base import ChildSnapshot
-from kafka.tasks.runner import Job
-from kafka.tasks.worker import WorkerStage
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.worker.worker import WorkerStage
 from test.net.recorder import Recorder
 from test.tasks.fakes import a_job
 

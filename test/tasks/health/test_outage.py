@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from kafka.tasks.delivery import BrokerContact, JobSource
+from kafka.tasks.delivery.base import BrokerContact, JobSource
 from kafka.tasks.health.outage import CHECK_S, REPORT_AFTER_S, BrokerOutage
 
 MAIL = JobSource("mail", "shop.mail")

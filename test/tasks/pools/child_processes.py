@@ -16,11 +16,10 @@ from types import TracebackType
 from typing import Any
 
 from kafka.tasks import Task
-from kafka.tasks.delivery import JobLease, JobSource
-from kafka.tasks.outcome import Outcome
-from kafka.tasks.pools import kernel, process_setup
-from kafka.tasks.pools.launch import make_launcher
-from kafka.tasks.pools.processes import (
+from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.pools import kernel
+from kafka.tasks.pools.child import process_setup
+from kafka.tasks.pools.ipc.processes import (
     ChildHandle,
     ChildMessage,
     ChildPhase,
@@ -29,8 +28,10 @@ from kafka.tasks.pools.processes import (
     ExitStatus,
     JobDone,
 )
+from kafka.tasks.pools.parent.launch import make_launcher
+from kafka.tasks.pools.runner import Job
 from kafka.tasks.pools.settings import PoolSettings
-from kafka.tasks.runner import Job
+from kafka.tasks.rules.outcome import Outcome
 from test.support.waiting import until
 from test.tasks.fakes import a_job
 from test.tasks.pools import children_app

@@ -13,7 +13,7 @@ import time
 from typing import Any, NoReturn
 
 from kafka.tasks import App, Context, SoftTimeLimit
-from kafka.tasks.pools import process_setup
+from kafka.tasks.pools.child import process_setup
 
 app = App("shop", max_payload_bytes=20_000_000)
 

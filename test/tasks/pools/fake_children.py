@@ -1,4 +1,4 @@
-"""Children in memory, driven by the test: what :mod:`kafka.tasks.pools.processes` promises, without a process.
+"""Children in memory, driven by the test: what :mod:`kafka.tasks.pools.ipc.processes` promises, without a process.
 
 A :class:`FakeChild` does nothing by itself: :meth:`FakeChild.begin`, :meth:`FakeChild.end`, :meth:`FakeChild.die` are
 what a process would do. :class:`FakeLauncher` says what becomes of the next starts.
@@ -10,10 +10,10 @@ import signal
 from collections import deque
 from collections.abc import Callable
 
-from kafka.tasks.outcome import JobSucceeded, Outcome
-from kafka.tasks.pools.memory import ProcessSample
-from kafka.tasks.pools.processes import ChannelDamaged, ChildMessage, ChildPhase, ChildUp, ExitStatus, JobDone
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildMessage, ChildPhase, ChildUp, ExitStatus, JobDone
+from kafka.tasks.pools.parent.memory import ProcessSample
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import JobSucceeded, Outcome
 
 
 class FakePage:

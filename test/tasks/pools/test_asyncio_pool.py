@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from kafka.tasks import App, Cancel, Context, Retry, SoftTimeLimit
-from kafka.tasks.outcome import AttemptFailed, JobCancelled, JobSucceeded, Outcome
 from kafka.tasks.pools.asyncio_pool import AsyncioPool
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, JobCancelled, JobSucceeded, Outcome
 from test.support.waiting import until
 from test.tasks.pools.test_pools import DEADLINE_S, FAR_S, Bench
 

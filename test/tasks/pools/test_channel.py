@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.channel``: both sides in one process, so that every interleaving can be had."""
+"""Tests of ``kafka.tasks.pools.ipc.channel``: both sides in one process, so that every interleaving can be had."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from collections.abc import Iterator
 import pytest
 
 from kafka.tasks import App
-from kafka.tasks.delivery import JobLease, JobSource
-from kafka.tasks.outcome import AttemptFailed, ErrorInfo, JobSucceeded
-from kafka.tasks.pools import channel, large_payloads, process_setup, shared_page
-from kafka.tasks.pools.channel import ChildChannel, ChildFds, ParentChannel
-from kafka.tasks.pools.frames import HEAD_BYTES, IN_FILE, encode
-from kafka.tasks.pools.messages import DONE, PROGRESS, encode_done
-from kafka.tasks.pools.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
-from kafka.tasks.runner import Job
+from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.pools.child import process_setup
+from kafka.tasks.pools.ipc import channel, large_payloads, shared_page
+from kafka.tasks.pools.ipc.channel import ChildChannel, ChildFds, ParentChannel
+from kafka.tasks.pools.ipc.frames import HEAD_BYTES, IN_FILE, encode
+from kafka.tasks.pools.ipc.messages import DONE, PROGRESS, encode_done
+from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobSucceeded
 from test.tasks.fakes import a_job
 from test.tasks.pools.child_processes import few_descriptors
 

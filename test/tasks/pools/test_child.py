@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.child``: what user code may do to its process, and what comes of the job."""
+"""Tests of ``kafka.tasks.pools.child.main``: what user code may do to its process, and what comes of the job."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from kafka.tasks.hooks import Handlers
-from kafka.tasks.outcome import AttemptFailed, JobSucceeded
-from kafka.tasks.pools.child import EXIT_BROKEN_CHANNEL
-from kafka.tasks.pools.memory import sample_process
-from kafka.tasks.pools.processes import ChannelDamaged, ChildHandle, ChildPhase, JobDone
-from kafka.tasks.pools.stacks import END
+from kafka.tasks.pools.child.main import EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildHandle, ChildPhase, JobDone
+from kafka.tasks.pools.parent.memory import sample_process
+from kafka.tasks.pools.parent.stacks import END
+from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded
 from test.support.waiting import until
 from test.tasks.pools import children_app as tasks
 from test.tasks.pools.child_processes import ChildProcesses, is_running

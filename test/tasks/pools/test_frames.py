@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.frames``: whole frames out of any pieces, and nothing out of anything else."""
+"""Tests of ``kafka.tasks.pools.ipc.frames``: whole frames out of any pieces, and nothing out of anything else."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.pools.frames import HEAD_BYTES, LARGEST_BODY, Frame, PipeFrameReader, encode
-from kafka.tasks.pools.processes import ChannelDamaged
+from kafka.tasks.pools.ipc.frames import HEAD_BYTES, LARGEST_BODY, Frame, PipeFrameReader, encode
+from kafka.tasks.pools.ipc.processes import ChannelDamaged
 
 FRAMES = st.lists(
     st.builds(Frame, st.integers(0, 255), st.integers(0, 255), st.binary(max_size=300)), min_size=1, max_size=6

@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.launch``, ``bootstrap`` and ``fork_server``: how children begin and end, by every
+"""Tests of ``kafka.tasks.pools.parent.launch``, ``bootstrap`` and ``fork_server``: how children begin and end, by every
 start method."""
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ import pytest
 from kafka.errors import IllegalArgumentError
 from kafka.net.resolve import THREAD_NAME
 from kafka.tasks import App
-from kafka.tasks.outcome import JobSucceeded
-from kafka.tasks.pools import bootstrap, channel, kernel, launch, process_setup
-from kafka.tasks.pools.child import EXIT_APP_NOT_LOADED, EXIT_BROKEN_CHANNEL
-from kafka.tasks.pools.launch import make_launcher
-from kafka.tasks.pools.orphans import MARK, Orphans
-from kafka.tasks.pools.processes import ChildPhase, ExitStatus, JobDone
+from kafka.tasks.pools import kernel
+from kafka.tasks.pools.child import bootstrap, process_setup
+from kafka.tasks.pools.child.main import EXIT_APP_NOT_LOADED, EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.ipc import channel
+from kafka.tasks.pools.ipc.processes import ChildPhase, ExitStatus, JobDone
+from kafka.tasks.pools.parent import launch
+from kafka.tasks.pools.parent.launch import make_launcher
+from kafka.tasks.pools.parent.orphans import MARK, Orphans
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, start_methods
+from kafka.tasks.rules.outcome import JobSucceeded
 from test.support.waiting import until
 from test.tasks.pools import children_app as tasks
 from test.tasks.pools.child_processes import DEADLINE_S, ChildProcesses, few_descriptors, is_running

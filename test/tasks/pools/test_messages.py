@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.messages``: jobs and news are the same on the other side."""
+"""Tests of ``kafka.tasks.pools.ipc.messages``: jobs and news are the same on the other side."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.tasks import App
-from kafka.tasks.delivery import JobLease, JobSource
-from kafka.tasks.envelope import Envelope
-from kafka.tasks.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
-from kafka.tasks.pools import messages
-from kafka.tasks.pools.frames import Frame
-from kafka.tasks.pools.messages import DONE, PROGRESS, UP, Packet
-from kafka.tasks.pools.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
-from kafka.tasks.runner import Job
+from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.format.envelope import Envelope
+from kafka.tasks.pools.ipc import messages
+from kafka.tasks.pools.ipc.frames import Frame
+from kafka.tasks.pools.ipc.messages import DONE, PROGRESS, UP, Packet
+from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
 
 APP = App("shop")
 

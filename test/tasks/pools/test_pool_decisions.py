@@ -15,15 +15,15 @@ import pytest
 from kafka.errors import IllegalArgumentError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.outcome import LOST_CAUSES
-from kafka.tasks.pools.autoscaler import Autoscaler, PoolLoad
-from kafka.tasks.pools.deadlines import PoolDeadlines
-from kafka.tasks.pools.exit_reasons import KillReason, child_exit
 from kafka.tasks.pools.limits import ChildLimits, LimitAction, StartedJob
-from kafka.tasks.pools.memory import OomCounter, oom_file, quota, sample_process
+from kafka.tasks.pools.parent.autoscaler import Autoscaler, PoolLoad
+from kafka.tasks.pools.parent.deadlines import PoolDeadlines
+from kafka.tasks.pools.parent.exit_reasons import KillReason, child_exit
+from kafka.tasks.pools.parent.memory import OomCounter, oom_file, quota, sample_process
+from kafka.tasks.pools.parent.spawn_breaker import IMMEDIATE_RESTARTS, SpawnBreaker, delay_s
+from kafka.tasks.pools.parent.statistics import WriteCounts, brief, human_write_stats
 from kafka.tasks.pools.settings import PoolSettings, check_start_method, parse_autoscale, parse_memory, start_methods
-from kafka.tasks.pools.spawn_breaker import IMMEDIATE_RESTARTS, SpawnBreaker, delay_s
-from kafka.tasks.pools.statistics import WriteCounts, brief, human_write_stats
+from kafka.tasks.rules.outcome import LOST_CAUSES
 from test.tasks.fakes import settle
 
 # -- settings ----------------------------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import App, Context, Retry, SoftTimeLimit, Task
-from kafka.tasks.delivery import JobLease, JobSource
-from kafka.tasks.outcome import AttemptFailed, JobSucceeded, Outcome
+from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.pools import POOLS, PROCESS_POOLS, Pool, PoolSettings, default_pool, make_pool
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded, Outcome
 from test.support.waiting import until
 from test.tasks.fakes import a_job
 
@@ -360,9 +360,9 @@ def test_stop_names_the_jobs_that_never_finished() -> None:
 _TRACED = """
 import sys, time
 from kafka.tasks import App, SoftTimeLimit
-from kafka.tasks.delivery import JobLease, JobSource
+from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.pools import PoolSettings, make_pool
-from kafka.tasks.runner import Job
+from kafka.tasks.pools.runner import Job
 from test.tasks.fakes import a_job
 
 app = App("shop")

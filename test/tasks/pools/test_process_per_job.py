@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.process_per_job``: a process for each job, forked by a child that stays.
+"""Tests of ``kafka.tasks.pools.child.process_per_job``: a process for each job, forked by a child that stays.
 
 What the pools ``fork`` and ``prefork`` have in common is in ``test_process_pools.py``.
 """
@@ -13,11 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafka.tasks.outcome import AttemptFailed, ChildLost
-from kafka.tasks.pools import process_per_job
-from kafka.tasks.pools.child import EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.child import process_per_job
+from kafka.tasks.pools.child.main import EXIT_BROKEN_CHANNEL
 from kafka.tasks.pools.fork import ForkPool
-from kafka.tasks.pools.memory import sample_process
+from kafka.tasks.pools.parent.memory import sample_process
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost
 from test.tasks.pools.test_process_pools import Bench, a_pool
 from test.tasks.pools.test_process_pools import _gone as gone
 from test.tasks.pools.test_process_pools import _nothing_is_left_behind as _nothing_is_left_behind  # a fixture

@@ -20,16 +20,16 @@ from typing import Any
 import pytest
 
 from kafka.net.loop import Loop
-from kafka.tasks.delivery import JobLease, JobSource
-from kafka.tasks.outcome import AttemptFailed, ChildLost, JobSucceeded, Outcome
-from kafka.tasks.payload import encode_value
-from kafka.tasks.pools import process_setup
-from kafka.tasks.pools.child_process import ChildProcess
+from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.format.payload import encode_value
+from kafka.tasks.pools.child import process_setup
 from kafka.tasks.pools.fork import ForkPool
-from kafka.tasks.pools.memory import sample_process
+from kafka.tasks.pools.parent.child_process import ChildProcess
+from kafka.tasks.pools.parent.memory import sample_process
 from kafka.tasks.pools.prefork import PreforkPool
+from kafka.tasks.pools.runner import Job
 from kafka.tasks.pools.settings import PoolSettings
-from kafka.tasks.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, Outcome
 from test.support import waiting
 from test.tasks.fakes import a_job
 from test.tasks.pools import process_jobs
@@ -311,7 +311,7 @@ def test_a_task_that_closes_its_channel_is_killed() -> None:
 def test_many_crashes_in_a_row_keep_the_processor_idle_and_degrade_the_pool(
     kind: Kind, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG", "kafka.tasks.pools.supervision")
+    caplog.set_level("DEBUG", "kafka.tasks.pools.parent.supervision")
     with a_pool(1, kind, breaker_failures=1) as bench:
         before, began = time.process_time(), time.monotonic()
         for _ in range(12):

@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.shared_page`` and ``spill``: memory and files that two processes share."""
+"""Tests of ``kafka.tasks.pools.ipc.shared_page`` and ``spill``: memory and files that two processes share."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 
 import pytest
 
-from kafka.tasks.pools import large_payloads, process_setup, shared_page
-from kafka.tasks.pools.processes import ChildPhase
-from kafka.tasks.pools.shared_page import SharedPage, page_file
+from kafka.tasks.pools.child import process_setup
+from kafka.tasks.pools.ipc import large_payloads, shared_page
+from kafka.tasks.pools.ipc.processes import ChildPhase
+from kafka.tasks.pools.ipc.shared_page import SharedPage, page_file
 
 
 def test_what_a_child_writes_is_seen_through_another_mapping_of_the_file() -> None:

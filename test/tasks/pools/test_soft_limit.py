@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.soft_limit``: the soft limit is raised in user code, once, and nowhere else.
+"""Tests of ``kafka.tasks.pools.child.soft_limit``: the soft limit is raised in user code, once, and nowhere else.
 
 Where a signal is handled is chance in real life. Here a trace function stands for it: it calls the handler before the
 n-th instruction of ours or of the task's in the run of a job, for every n there is.
@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 
 from kafka.tasks import App, SoftTimeLimit
-from kafka.tasks.outcome import AttemptFailed, JobSucceeded, Outcome
-from kafka.tasks.pools import process_setup, soft_limit
-from kafka.tasks.pools.channel import ChildChannel, ParentChannel
-from kafka.tasks.pools.child import ChildParameters, JobLoop
+from kafka.tasks.pools.child import process_setup, soft_limit
+from kafka.tasks.pools.child.main import ChildParameters, JobLoop
+from kafka.tasks.pools.child.soft_limit import SOFT_SIGNAL, SoftLimitWindow
+from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
+from kafka.tasks.pools.ipc.processes import ChildPhase, JobDone
+from kafka.tasks.pools.ipc.shared_page import SharedPage
 from kafka.tasks.pools.job_logging import JobLogContext
-from kafka.tasks.pools.processes import ChildPhase, JobDone
-from kafka.tasks.pools.shared_page import SharedPage
-from kafka.tasks.pools.soft_limit import SOFT_SIGNAL, SoftLimitWindow
+from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded, Outcome
 from test.tasks.pools.child_processes import a_call
 
 APP = App("shop")

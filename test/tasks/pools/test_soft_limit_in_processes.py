@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kafka.tasks.outcome import AttemptFailed, JobSucceeded
 from kafka.tasks.pools.limits import SOFT_REPEAT_S
+from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded
 from test.tasks.pools.test_process_pools import Bench, Kind, a_pool, kinds
 from test.tasks.pools.test_process_pools import _gone as gone
 from test.tasks.pools.test_process_pools import _nothing_is_left_behind as _nothing_is_left_behind  # a fixture

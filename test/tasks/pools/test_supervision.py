@@ -14,18 +14,18 @@ import pytest
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Retry, TimeLimit
-from kafka.tasks.delivery import JobLease, JobSource
-from kafka.tasks.outcome import AttemptFailed, ChildLost, ErrorInfo, JobSucceeded, LockLost, Outcome
-from kafka.tasks.pools.child_process import ChildProcess
-from kafka.tasks.pools.deadlines import PoolDeadlines
+from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.pools.fork import ForkPool
-from kafka.tasks.pools.memory import OomCounter
+from kafka.tasks.pools.ipc.processes import ChildMessage, ChildPhase, ChildProgress, ChildUp, ExitStatus, JobDone
+from kafka.tasks.pools.parent.child_process import ChildProcess
+from kafka.tasks.pools.parent.deadlines import PoolDeadlines
+from kafka.tasks.pools.parent.memory import OomCounter
+from kafka.tasks.pools.parent.reaper import Reaper
+from kafka.tasks.pools.parent.supervision import FULL_CHANNEL_RETRY_S, MOST_PROGRESS
 from kafka.tasks.pools.prefork import PreforkPool
-from kafka.tasks.pools.processes import ChildMessage, ChildPhase, ChildProgress, ChildUp, ExitStatus, JobDone
-from kafka.tasks.pools.reaper import Reaper
+from kafka.tasks.pools.runner import Job
 from kafka.tasks.pools.settings import PoolSettings
-from kafka.tasks.pools.supervision import FULL_CHANNEL_RETRY_S, MOST_PROGRESS
-from kafka.tasks.runner import Job
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, ErrorInfo, JobSucceeded, LockLost, Outcome
 from test.tasks.fakes import a_job, pass_time, settle
 from test.tasks.pools.fake_children import FakeChild, FakeLauncher
 

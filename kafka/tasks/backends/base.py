@@ -1,0 +1,156 @@
+"""The interfaces of an app and of a worker to the store of jobs, and how it is chosen. :class:`Backend` is for callers
+that enqueue and read results (any thread); :class:`WorkerBackend` is for a worker (its loop's thread only). A back end
+is found by the scheme of ``bootstrap_servers`` in ``BACKENDS``: ``host:port`` is ``kafka``, ``embedded:DIR`` is
+``embedded``. A new one is one more row there, whose function takes the app's name and settings and returns a connected
+:class:`Backend`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from kafka.errors import KafkaConfigurationError
+from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery, Publisher
+from kafka.tasks.format.envelope import Header
+from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.format.records import StateRecord
+from kafka.tasks.settings import Settings
+
+
+class RecordFuture(Protocol):
+    """The producer's future of one record, as far as a handle looks at it."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
+
+    @property
+    def exception(self) -> BaseException | None:
+        """The error, or None."""
+
+
+class QueueRoute(NamedTuple):
+    """Where the jobs of a queue go: the topic, and the largest payload that it takes."""
+
+    topic: str
+    max_payload_bytes: int
+
+
+class Backend(Protocol):
+    """A place for jobs. All methods may be called from any thread; errors are the clients' own."""
+
+    address: str
+    """The brokers as the app's settings have them, for messages."""
+    clock: BrokerTimeEstimate
+    new_id: Callable[[], str]
+    """Makes the next job id: broker time, this process's results partition."""
+
+    def route(self, queue: str, declared: bool) -> QueueRoute:
+        """The route to a queue; creates its topics.
+
+        A queue that the app does not declare must have its topic already: :class:`kafka.tasks.errors.UnknownQueue`.
+        """
+
+    def send(self, topic: str, value: bytes, headers: list[Header]) -> RecordFuture:
+        """Pass one job record to the producer; returns at once. Jobs are spread over all partitions."""
+
+    def send_state(self, record: StateRecord) -> RecordFuture:
+        """Pass one state record to the producer."""
+
+    def flush(self, timeout: float | None) -> None:
+        """Wait until all that was sent is acknowledged; ``KafkaTimeoutError`` after ``timeout`` seconds."""
+
+    def find(self, job_id: str) -> StateRecord | None:
+        """The best state record of a job, or None when there is none (yet)."""
+
+    def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
+        """The same, after waiting up to ``timeout`` seconds for a final one."""
+
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+        """What a worker of ``queues`` needs, living on ``loop``."""
+
+    def snapshot_reader(self) -> SnapshotReader:
+        """A reader of the snapshots of the app's workers, with a connection of its own."""
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush and close the clients."""
+
+
+class SnapshotPublisher(Protocol):
+    """Publishes workers' snapshots, so that all workers of an app can be listed from any machine.
+
+    On the loop's thread. It never blocks, and nothing that a worker does depends on it: a snapshot that cannot be
+    written is logged once and dropped.
+    """
+
+    def publish(self, worker_id: str, text: bytes | None) -> None:
+        """Publish ``text`` as the snapshot of this worker; None: it has stopped. It replaces one that is still
+        waiting."""
+
+    def close(self, timeout_s: float) -> None:
+        """Wait for the snapshot under way, driving the loop for at most ``timeout_s`` seconds; then disconnect."""
+
+
+class PublishedSnapshot(NamedTuple):
+    """The last snapshot of one worker, and its age in seconds."""
+
+    worker_id: str
+    text: bytes
+    age_s: float
+
+
+class SnapshotReader(Protocol):
+    """Reads the snapshots that workers have published lately; for one thread, may block. Changes nothing at the
+    brokers."""
+
+    def read(self, wait_s: float = 0.0) -> list[PublishedSnapshot]:
+        """The workers that have published a snapshot within the last minute and have not stopped; reads new snapshots
+        for ``wait_s`` seconds first."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+def _always_connected() -> None:
+    """Default for back ends that cannot lose their broker."""
+
+
+class WorkerBackend(NamedTuple):
+    """A worker's half of a back end. ``snapshots`` None: its workers cannot be found by others. ``connect_error``:
+    the last error when no broker is connected ("": not known), None when one is.
+    """
+
+    delivery: JobDelivery
+    publisher: Publisher
+    results_partitions: int
+    snapshots: SnapshotPublisher | None = None
+    connect_error: Callable[[], str | None] = _always_connected
+
+
+BACKENDS: dict[str, str] = {
+    "kafka": "kafka.tasks.backends.kafka:open_kafka",
+    "embedded": "kafka.tasks.backends.kafka:open_kafka",
+}
+"""Scheme -> ``module:function``, imported on first use."""
+
+
+def scheme_of(bootstrap_servers: str) -> str:
+    """``kafka`` for ``host:port`` and for ``kafka://...``, else what stands before the first colon and a path."""
+    if "://" in bootstrap_servers:
+        return bootstrap_servers.split("://", 1)[0]
+    return "embedded" if bootstrap_servers.startswith("embedded:") else "kafka"
+
+
+def open_backend(app: str, settings: Settings) -> Backend:
+    """The connected back end of an app; :class:`KafkaConfigurationError` for an unknown scheme."""
+    scheme = scheme_of(settings.bootstrap_servers)
+    if scheme not in BACKENDS:
+        raise KafkaConfigurationError(
+            f"bootstrap_servers={settings.bootstrap_servers!r}: no back end for {scheme!r}; "
+            "use 'host:port' or 'embedded:DIR'"
+        )
+    module, function = BACKENDS[scheme].split(":")
+    connect: Callable[[str, Settings], Backend] = getattr(importlib.import_module(module), function)
+    return connect(app, settings)

@@ -1,0 +1,180 @@
+"""Prepares the cluster before a queue is used: topics exist, share groups have their settings.
+
+:class:`Administration` is the :class:`kafka.tasks.format.topics.TopicAdmin` of
+:func:`kafka.tasks.format.topics.ensure_topics`, over whichever way its owner has of waiting for a dialogue: an app's
+user thread waits for the I/O thread, a worker drives its own loop. :func:`prepare_groups` makes the settings of share
+groups *and sees them*: the broker answers OK before the setting holds, and a group that is joined too early starts at
+the end of its topic. It is seen on one broker, and another one may lead the partitions: :func:`begin_groups` makes the
+beginning a fact instead of a setting. """
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka import admin
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.client import ApiRanges, KafkaClient
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    InvalidConfigurationError,
+    KafkaError,
+    NoError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+from kafka.structs import TopicPartition
+from kafka.tasks.format.topics import TopicPlan
+
+log = logging.getLogger(__name__)
+
+Wait = Callable[[Any], Any]
+"""Runs a dialogue and returns its result, blocking."""
+
+CREATE_TOPICS = 19
+ENQUEUE_APIS = {CREATE_TOPICS: "CreateTopics", 32: "DescribeConfigs"}
+"""From 0.11 on, which also began to keep headers of records: a job's name and id are there."""
+
+SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge"}
+
+
+class Administration:
+    """Asks and changes topics and groups, blocking."""
+
+    def __init__(self, client: KafkaClient, wait: Wait, timeout_s: float) -> None:
+        self._backoff = client.retry_backoff
+        self._wait = wait
+        self._timeout_s = timeout_s
+
+    def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+        """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
+        partition_counts = {}
+        requested = admin.dialogues.describe_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
+        for topic in self._wait(requested):
+            error = for_code(topic["error_code"])
+            if error is NoError:
+                partition_counts[topic["name"]] = len(topic["partitions"])
+            elif error.__name__ not in ("UnknownTopicOrPartitionError", "LeaderNotAvailableError"):
+                raise error(f"topic {topic['name']}")
+        return partition_counts
+
+    def configs(self, name: str) -> Mapping[str, str]:
+        """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
+        return self._describe(ConfigResourceType.TOPIC, [name])[name]
+
+    def create(self, plan: TopicPlan) -> None:
+        """See :class:`kafka.tasks.format.topics.TopicAdmin`. Comes back when every partition has a leader."""
+        topic = NewTopic(
+            plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs)
+        )
+        usable = admin.dialogues.wait_for_topics([plan.name], timeout_s=self._timeout_s)
+        try:
+            self._wait(admin.dialogues.create_topics([topic], backoff=self._backoff, timeout_s=self._timeout_s))
+        # another client has just created it: the broker that we ask may not know it yet
+        except TopicAlreadyExistsError:
+            self._wait(usable)
+            raise
+        log.info("created topic %s with %d partitions", plan.name, plan.partitions)
+        self._wait(usable)
+
+    def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The effective settings of share groups."""
+        return self._describe(ConfigResourceType.GROUP, groups)
+
+    def alter_group_config(self, groups: Sequence[str], name: str, value: str) -> list[str]:
+        """Set one setting of these groups; those that were refused (the broker lacks it, or caps it lower)."""
+        resources = [ConfigResource(ConfigResourceType.GROUP, group, {name: value}) for group in groups]
+        altered = self._wait(
+            admin.dialogues.alter_configs(
+                resources, backoff=self._backoff, timeout_s=self._timeout_s, raise_errors=False
+            )
+        )
+        refused = []
+        for group, error in altered["group"].items():
+            if isinstance(error, InvalidConfigurationError):
+                log.debug("broker rejected %s=%s for group %s: %s", name, value, group, error)
+                refused.append(group)
+            elif not isinstance(error, NoError):
+                raise error
+        return refused
+
+    def not_begun(
+        self, groups: Mapping[str, Sequence[TopicPartition]]
+    ) -> Mapping[str, list[TopicPartition] | KafkaError]:
+        """The partitions in which these share groups have no place yet, or a group's error."""
+        results = self._wait(
+            admin.dialogues.share_group_offsets(groups, backoff=self._backoff, timeout_s=self._timeout_s)
+        )
+        return {
+            group: [place for place, at in offsets.items() if at.start_offset < 0]
+            if isinstance(offsets, dict)
+            else offsets
+            for group, offsets in results.items()
+        }
+
+    def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Give a share group without members its place in partitions, by one request; raises the first error."""
+        answers = self._wait(
+            admin.dialogues.alter_share_group_offsets(
+                group, offsets, backoff=self._backoff, timeout_s=self._timeout_s, attempts=1
+            )
+        )
+        for place, error in answers.items():
+            if error is not NoError:
+                raise error(f"group {group}, partition {place.topic}-{place.partition}")
+
+    def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        resources = [ConfigResource(kind, name) for name in names]
+        described = self._wait(
+            admin.dialogues.describe_configs(
+                resources, backoff=self._backoff, timeout_s=self._timeout_s, config_filter="all"
+            )
+        )
+        return {
+            resource: {name: entry["value"] for name, entry in settings.items() if entry["value"] is not None}
+            for resource, settings in described[kind.name.lower()].items()
+        }
+
+
+def check_share_groups(client: KafkaClient) -> None:
+    """:class:`IncompatibleBrokerVersion` with what to do, when the cluster has no share groups."""
+    why = _why_no_share_groups(client.api_ranges())
+    if why is not None:
+        raise IncompatibleBrokerVersion(f"a worker needs share groups, but {why}")
+
+
+def check_enqueueing(client: KafkaClient, creates_topics: bool) -> None:
+    """:class:`IncompatibleBrokerVersion` with what to do, when the broker cannot keep jobs. A warning in the log when
+    it can, and has no share groups, which workers need."""
+    ranges = client.api_ranges()
+    needed = {key: name for key, name in ENQUEUE_APIS.items() if creates_topics or key != CREATE_TOPICS}
+    lacking = [name for key, name in needed.items() if key not in ranges]
+    if lacking:
+        raise IncompatibleBrokerVersion(
+            f"cannot enqueue jobs: the broker{_looks_like(ranges)} does not support {', '.join(lacking)}; use Apache "
+            "Kafka 4.2 or later, or the embedded broker"
+        )
+    why = _why_no_share_groups(ranges)
+    if why is not None:
+        log.warning("workers need share groups to run the enqueued jobs, but %s", why)
+
+
+def _why_no_share_groups(ranges: ApiRanges) -> str | None:
+    lacking = [name for key, name in SHARE_APIS.items() if key not in ranges]
+    release = _looks_like(ranges)
+    if lacking:
+        return (
+            f"the broker{release} does not support {', '.join(lacking)}; use Apache Kafka 4.2 or later, or the "
+            "embedded broker (workers on consumer groups follow in a later release)"
+        )
+    if ranges.features.get("share.version", (0, 0))[1] < 1:
+        return (
+            f"the cluster{release} has not enabled them; run kafka-features.sh upgrade "
+            "--feature share.version=1"
+        )
+    return None
+
+
+def _looks_like(ranges: ApiRanges) -> str:
+    return f" (probably release {ranges.release})" if ranges.release else ""

@@ -1,0 +1,214 @@
+"""What an app gets: jobs and states to a producer, questions to the results, all over one client in one I/O thread.
+
+It connects on first use. A worker's process has one, too, for the jobs that its tasks enqueue; as long as they enqueue
+none there is no thread: :meth:`KafkaBackend.worker_backend` lives on the worker's loop alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka.client import KafkaClient
+from kafka.errors import IllegalStateError
+from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
+from kafka.tasks.backends.base import QueueRoute, SnapshotReader, WorkerBackend
+from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing
+from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
+from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
+from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
+from kafka.tasks.delivery.base import DeliveryEvents
+from kafka.tasks.errors import UnknownQueue
+from kafka.tasks.format.envelope import Header
+from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker
+from kafka.tasks.format.records import StateRecord, encode, is_late
+from kafka.tasks.format.topics import (
+    HEADROOM_BYTES,
+    TopicDefaults,
+    TopicNames,
+    ensure_topics,
+    queue_plans,
+    results_plans,
+)
+from kafka.tasks.results.reader import ResultReader
+from kafka.tasks.settings import Settings
+from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
+
+log = logging.getLogger(__name__)
+
+OBSERVE_S = 0.25
+"""How often the broker's clock is learnt from an answer."""
+
+
+def open_kafka(app: str, settings: Settings) -> KafkaBackend:
+    """For :data:`kafka.tasks.backends.base.BACKENDS`."""
+    return KafkaBackend(app, settings)
+
+
+class KafkaBackend:
+    """See :class:`kafka.tasks.backends.base.Backend`."""
+
+    def __init__(self, app: str, settings: Settings) -> None:
+        self.clock = BrokerTimeEstimate()
+        self.address = settings.bootstrap_servers
+        self._names = TopicNames(app)
+        self._settings = settings
+        self._shape = TopicDefaults(
+            settings.partitions,
+            -1 if settings.replication_factor is None else settings.replication_factor,
+            settings.min_insync_replicas,
+            settings.result_ttl,
+            settings.dead_ttl,
+            settings.max_payload_bytes,
+        )
+        self._lock = threading.Lock()
+        self._front: _ConnectedClients | None = None
+        self._worker_clients: list[KafkaClient] = []
+        self.new_id: Callable[[], str] = lambda: self._connected().new_id()
+        self._observe_at = 0.0
+        self._is_closed = False
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def route(self, queue: str, declared: bool) -> QueueRoute:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        front = self._connected()
+        topic = self._names.queue(queue)
+        plans = queue_plans(self._names, queue, self._shape)
+        if not declared and topic not in front.administration.existing([topic]):
+            raise UnknownQueue(
+                f"unknown queue {queue!r}: the broker has no topic {topic}, and the app {self._names.app!r} does "
+                "not declare the queue. Declare a task with it, or name it in App(queues=[...])"
+            )
+        create = self._settings.create_topics
+        topic_limits = ensure_topics(front.administration, plans, create=create, warn=log.warning)[topic]
+        return QueueRoute(topic, min(self._settings.max_payload_bytes, topic_limits.max_message_bytes - HEADROOM_BYTES))
+
+    def send(self, topic: str, value: bytes, headers: list[Header]) -> FutureRecordMetadata:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        future = (self._front or self._connected()).send(topic, value, None, headers)
+        now = time.monotonic()
+        if now >= self._observe_at:
+            self._observe_at = now + OBSERVE_S
+            future.add_callback(self._observe, self.clock.local_ms())
+        return future
+
+    def send_state(self, record: StateRecord) -> FutureRecordMetadata:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        key, value, headers = encode(record)
+        late = is_late(record.id, self.clock.now_ms())
+        topic = self._names.late if late else self._names.results
+        front = self._connected()
+        return front.send(topic, value, key, headers, front.partition)
+
+    def flush(self, timeout: float | None) -> None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        if self._front is not None:
+            self._front.producer.flush(timeout)
+
+    # -- states -------------------------------------------------------------------------------------------------------
+
+    def find(self, job_id: str) -> StateRecord | None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return self._connected().results.find(job_id)
+
+    def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return self._connected().results.wait(job_id, timeout)
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        side, client = open_worker_backend(
+            self._names, self._settings, self._shape, self.clock, loop, queues, events
+        )
+        self._worker_clients.append(client)
+        return side
+
+    def snapshot_reader(self) -> SnapshotReader:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return KafkaSnapshotReader(self._names.workers, self._settings)
+
+    def close(self, timeout: float | None = None) -> None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        with self._lock:
+            self._is_closed = True
+            front, self._front = self._front, None
+        if front is not None:
+            front.close(timeout)
+        for client in self._worker_clients:
+            client.close()
+        self._worker_clients = []
+
+    def _connected(self) -> _ConnectedClients:
+        front = self._front
+        if front is None:
+            with self._lock:
+                if self._is_closed:
+                    raise IllegalStateError(
+                        f"the connection of app {self._names.app!r} was closed, and handles made before that cannot be "
+                        "used any more; make a new one with app.job(handle.id)"
+                    )
+                front = self._front
+                if front is None:
+                    front = self._front = _ConnectedClients(self._names, self._settings, self._shape, self.clock)
+                    self.new_id = front.new_id
+        return front
+
+    def _observe(self, sent_ms: int, metadata: RecordMetadata) -> None:
+        self.clock.observe(sent_ms, self.clock.local_ms(), metadata.timestamp)
+
+
+class _ConnectedClients:
+    """The connected half: everything that has a thread behind it."""
+
+    def __init__(self, names: TopicNames, settings: Settings, shape: TopicDefaults, clock: BrokerTimeEstimate) -> None:
+        """Connects, creates or checks the results topic, and starts the producer and the reader of results, all on one
+        I/O thread. Its errors are those of connecting, of missing rights and of topics that are missing or do not fit;
+        the thread is closed then."""
+        self.io = io = connect_in_thread(settings, "task queue")
+        try:
+            client = io.client
+            run: Callable[..., Any] = client.run
+            io.call(check_enqueueing, client, settings.create_topics)
+            self.administration = Administration(
+                client, lambda dialogue: io.call(run, dialogue), settings.request_timeout
+            )
+            plans = results_plans(names, shape)
+            topics = ensure_topics(self.administration, plans, create=settings.create_topics, warn=log.warning)
+            partitions = min(topic.partitions for topic in topics.values())
+            self.partition = int.from_bytes(os.urandom(8), "big") % partitions
+            configs = producer_configs(
+                settings,
+                linger_s=settings.linger,
+                batch_bytes=settings.batch_bytes,
+                batch_records=PRODUCER_BATCH_RECORDS,
+            )
+            self.producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
+            self.send = self.producer.send
+            self._set_clock(names.results, clock, settings.request_timeout)
+            self.results = ResultReader(
+                io, names, partitions, self.partition, clock, settings.result_view, settings.request_timeout
+            )
+            self.new_id = IdMaker(self.partition, clock, self.results.covers_ms)
+        except BaseException:
+            io.close()
+            raise
+
+    def _set_clock(self, topic: str, clock: BrokerTimeEstimate, timeout_s: float) -> None:
+        """Learn the broker's time before the first id is made, from a record that no reader takes for a state."""
+        sent_ms = clock.local_ms()
+        append = self.producer.send(topic, None, None, [("clock", None)], self.partition).get(timeout_s)
+        clock.observe(sent_ms, clock.local_ms(), append.timestamp)
+
+    def close(self, timeout: float | None) -> None:
+        try:
+            self.producer.close(timeout)
+            self.results.close()
+        finally:
+            self.io.close()

@@ -1,0 +1,68 @@
+"""The worker's way to write: groups of records in, one answer for each group out.
+
+Two producers over one client. Job records (retries, suspects) go in small batches like those of an app's own producer,
+since a broker sends the whole batch again for each part of it that is acquired; state records and dead ones are read in
+order by plain consumers and go in large ones. Of these one request is in flight to each node: records published
+meanwhile share a batch, and where jobs are short there are less than half as many requests. A result waits for two
+answers at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka.client import KafkaClient
+from kafka.errors import KafkaError
+from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
+from kafka.tasks.backends.kafka.connection import producer_configs
+from kafka.tasks.delivery.base import OutgoingRecord, PublishCallback
+from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.settings import Settings
+from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
+
+STATE_BATCH_BYTES = 65_536
+
+
+class KafkaPublisher:
+    """See :class:`kafka.tasks.delivery.base.Publisher`. On the loop's thread. ``clock`` learns from the answers."""
+
+    def __init__(self, client: KafkaClient, settings: Settings, clock: BrokerTimeEstimate) -> None:
+        self._clock = clock
+        self._jobs = KafkaProducer(
+            client=client,
+            **producer_configs(
+                settings, linger_s=0, batch_bytes=settings.batch_bytes, batch_records=PRODUCER_BATCH_RECORDS
+            ),
+        )
+        self._states = KafkaProducer(
+            client=client,
+            max_in_flight_requests_per_connection=1,
+            **producer_configs(settings, linger_s=0, batch_bytes=STATE_BATCH_BYTES, batch_records=0),
+        )
+
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
+        """See :class:`kafka.tasks.delivery.base.Publisher`."""
+        sent_ms = self._clock.local_ms()
+        sent: list[FutureRecordMetadata | KafkaError] = []
+        for topic, value, key, headers, partition in records:
+            producer = self._jobs if partition is None else self._states
+            try:
+                sent.append(producer.send(topic, value, key, headers, partition))
+            except KafkaError as error:
+                sent.append(error)
+
+        def answer() -> None:
+            answers: list[int | BaseException] = []
+            for each in sent:
+                answers.append(each if isinstance(each, KafkaError) else each.appended)
+            appended = next((ms for ms in answers if isinstance(ms, int) and ms >= 0), None)
+            if appended is not None:
+                self._clock.observe(sent_ms, self._clock.local_ms(), appended)
+            done(answers)
+
+        when_all_done([each for each in sent if isinstance(each, FutureRecordMetadata)], answer)
+
+    def close(self) -> None:
+        """See :class:`kafka.tasks.delivery.base.Publisher`."""
+        self._jobs.close(timeout=0)
+        self._states.close(timeout=0)

@@ -1,0 +1,94 @@
+"""A worker's half of the back end, put together on its loop: everything is ready, and seen to be, before it leases."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from kafka.client import KafkaClient
+from kafka.structs import TopicPartition
+from kafka.tasks.backends.base import WorkerBackend
+from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
+from kafka.tasks.backends.kafka.connection import connect, last_connect_error
+from kafka.tasks.backends.kafka.publisher import KafkaPublisher
+from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
+from kafka.tasks.delivery.base import DeliveryEvents, JobSource, OutgoingRecord
+from kafka.tasks.delivery.share_group.delivery import ShareDelivery
+from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
+from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.format.topics import (
+    TopicDefaults,
+    TopicNames,
+    ensure_topics,
+    group_configs,
+    queue_plans,
+    results_plans,
+    workers_plan,
+)
+from kafka.tasks.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+def open_worker_backend(
+    names: TopicNames,
+    settings: Settings,
+    shape: TopicDefaults,
+    clock: BrokerTimeEstimate,
+    loop: Any,
+    queues: Sequence[str],
+    events: DeliveryEvents,
+) -> tuple[WorkerBackend, KafkaClient]:
+    """Connect, see to topics and groups, and make delivery and publisher. Blocks, driving ``loop``.
+
+    The client is handed back for its owner to close. Errors are the clients' own, and
+    :class:`kafka.errors.IncompatibleBrokerVersion` for a cluster without share groups.
+    """
+    client = connect(settings, loop)
+    try:
+
+        def wait(dialogue: Any) -> Any:
+            future = client.run(dialogue)
+            loop.run_until(future)
+            return future.result()
+
+        check_share_groups(client)
+        administration = Administration(client, wait, settings.request_timeout)
+        plans = results_plans(names, shape)
+        sources = []
+        for queue in queues:
+            plans += queue_plans(names, queue, shape)
+            sources.append(JobSource(queue, names.queue(queue)))
+            sources.append(JobSource(queue, names.suspect(queue), suspect=True))
+        topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+        groups = {
+            source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
+            for source in sources
+        }
+
+        def pause(seconds: float) -> None:
+            loop.run_until(lambda: False, seconds)
+
+        limit = prepare_groups(administration, list(groups), group_configs(), pause)
+        begin_groups(administration, groups, pause, loop.time)
+        publisher = KafkaPublisher(client, settings, clock)
+        _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
+        delivery = ShareDelivery(client, sources, events, limit)
+        snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
+        partitions = topics[names.results].partitions
+        return WorkerBackend(delivery, publisher, partitions, snapshots, partial(last_connect_error, client)), client
+    except BaseException:
+        client.close()
+        raise
+
+
+def _learn_broker_time(publisher: KafkaPublisher, topic: str, loop: Any, timeout_s: float) -> None:
+    """Learn the broker's time before a job is checked against its ``expires``, from a record that readers ignore: a
+    worker that started with a wrong clock revoked its first jobs. A worker that cannot write it goes on, and learns the
+    time from its next record.
+    """
+    answers: list[int | BaseException] = []
+    publisher.publish([OutgoingRecord(topic, None, None, [("clock", None)], 0)], answers.extend)
+    loop.run_until(lambda: answers, timeout_s)

@@ -1,0 +1,3 @@
+"""How a worker gets jobs and finishes them."""
+
+from __future__ import annotations

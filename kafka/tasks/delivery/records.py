@@ -1,0 +1,143 @@
+"""The records that carry a decision out: the job's next one, if it moves, and its state, if readers are to know.
+
+Pure: decision and envelope in, :class:`OutgoingRecord` out. They are published before the lease is accepted, so that a
+worker that dies in between leaves a job that runs again, never one that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka.tasks.delivery.base import JobLease, OutgoingRecord
+from kafka.tasks.format.envelope import DEAD, MOST_HEADERS, DeadLetter, Envelope, Header
+from kafka.tasks.format.records import error_value, is_late, reason_value, shortened, state_headers
+from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.rules.decide import JobDecision, MoveTarget
+from kafka.tasks.rules.outcome import (
+    AttemptFailed,
+    ChildLost,
+    ErrorInfo,
+    InvalidRecord,
+    JobCancelled,
+    JobExpired,
+    JobSucceeded,
+    Outcome,
+    UnknownTask,
+    WorkerCrashed,
+)
+from kafka.tasks.states import JobState
+
+_SUCCESS: Header = ("state", JobState.SUCCESS.name.encode())
+
+
+class StateRecords:
+    """Makes records for one worker: ``host`` is its host's name."""
+
+    __slots__ = ("_host", "_names")
+
+    def __init__(self, names: TopicNames, host: str) -> None:
+        self._names = names
+        self._host = host
+
+    def for_decision(
+        self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
+    ) -> list[OutgoingRecord]:
+        """All records of a decision, in the order in which they are to be written."""
+        records: list[OutgoingRecord] = []
+        if decision.move is not MoveTarget.NOWHERE:
+            records.append(self._moved(decision, outcome, envelope, lease, now_ms))
+        if decision.state is not None:
+            value = _value(outcome, self._host, now_ms)
+            records.append(self.state(envelope, decision.state, lease.deliveries, value, now_ms))
+        return records
+
+    def state(self, envelope: Envelope, state: JobState, delivery: int, value: bytes, now_ms: int) -> OutgoingRecord:
+        """A state record of a job."""
+        job_id = envelope.id
+        topic = self._names.late if is_late(job_id, now_ms) else self._names.results
+        headers = state_headers(state, envelope.attempt, delivery)
+        return OutgoingRecord(topic, value, job_id.encode(), headers, envelope.results_partition)
+
+    def late_copy(self, record: OutgoingRecord) -> OutgoingRecord:
+        """The same state record for the late topic: its append came after the time that a look-up scans."""
+        return record._replace(topic=self._names.late)
+
+    def is_state(self, record: OutgoingRecord) -> bool:
+        """Whether this record went to the results topic (not the late one)."""
+        return record.topic == self._names.results
+
+    def is_result(self, record: OutgoingRecord) -> bool:
+        """Whether this record has a job's result in it."""
+        return _SUCCESS in (record.headers or ())
+
+    def without_traceback(self, record: OutgoingRecord) -> OutgoingRecord:
+        """The same state record, of another state than SUCCESS, without its traceback and most of its text."""
+        return record._replace(value=shortened(record.value or b"{}"))
+
+    def no_job(self, lease: JobLease, outcome: InvalidRecord, now_ms: int) -> OutgoingRecord:
+        """The dead record of something that is no job: key left out, value and headers as they were, unless there are
+        more than a job has.
+        """
+        death = DeadLetter(outcome.cause, "BadRecord", outcome.text, "", self._host, now_ms, lease.origin)
+        kept_headers = _without_dead_headers(lease.headers) if len(lease.headers) <= MOST_HEADERS else []
+        return OutgoingRecord(self._names.dead(lease.source.queue), lease.value, None, kept_headers + death.headers())
+
+    def without_payload(self, record: OutgoingRecord) -> OutgoingRecord:
+        """The dead record of what is no job, without its value and its own headers: it says where those are."""
+        return record._replace(value=None, headers=[each for each in record.headers or () if each[0].startswith(DEAD)])
+
+    def _moved(
+        self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
+    ) -> OutgoingRecord:
+        queue = lease.source.queue
+        if decision.move is MoveTarget.DEAD:
+            error_info = outcome_error(outcome)
+            death = DeadLetter(
+                decision.cause, error_info.type, error_info.text, error_info.traceback, self._host, now_ms, lease.origin
+            )
+            moved = envelope.with_counts(envelope.attempt, decision.crashes, envelope.clean)
+            return OutgoingRecord(self._names.dead(queue), envelope.value, None, moved.headers() + death.headers())
+        unknown = envelope.unknown + decision.unknown if decision.move is MoveTarget.SAME else 0
+        moved = envelope.with_counts(decision.attempt, decision.crashes, envelope.clean + decision.clean, unknown)
+        topic = {
+            MoveTarget.QUEUE: self._names.queue(queue),
+            MoveTarget.SAME: lease.source.topic,
+            MoveTarget.SUSPECT: self._names.suspect(queue),
+        }[decision.move]
+        return OutgoingRecord(topic, envelope.value, None, moved.headers())
+
+
+def result_too_large(envelope: Envelope, record: OutgoingRecord) -> AttemptFailed:
+    """The outcome of a job whose result, this record, its topic does not take."""
+    text = (
+        f"the result of task {envelope.name} is {len(record.value or b'')} bytes, more than the topic {record.topic}"
+        " accepts: store it elsewhere and return a reference, or raise that topic's max.message.bytes"
+    )
+    return AttemptFailed(ErrorInfo("PayloadTooLarge", text), listed=False)
+
+
+def outcome_error(outcome: Outcome) -> ErrorInfo:
+    """What went wrong, for the dead topic and the FAILURE record."""
+    if isinstance(outcome, (AttemptFailed, WorkerCrashed)):
+        return outcome.error_info
+    if isinstance(outcome, ChildLost):
+        return outcome.error_info()
+    if isinstance(outcome, UnknownTask):
+        return ErrorInfo("UnknownTask", f"no worker that received the job declares the task {outcome.name!r}")
+    if isinstance(outcome, InvalidRecord):
+        return ErrorInfo("BadRecord", outcome.text)
+    return ErrorInfo(type(outcome).__name__)
+
+
+def _value(outcome: Outcome, host: str, now_ms: int) -> bytes:
+    if isinstance(outcome, JobSucceeded):
+        return outcome.value
+    if isinstance(outcome, JobCancelled):
+        return reason_value(outcome.reason, host)
+    if isinstance(outcome, JobExpired):
+        return reason_value("expired before it started", host)
+    return error_value(outcome_error(outcome), host, now_ms)
+
+
+def _without_dead_headers(headers: Sequence[Header]) -> list[Header]:
+    return [header for header in headers if not header[0].startswith(DEAD)]

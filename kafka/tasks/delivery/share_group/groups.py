@@ -1,0 +1,139 @@
+"""Prepares share groups before their first member joins: settings made and seen, start offsets written.
+
+:func:`prepare_groups` makes the settings of share groups *and sees them*: the broker answers OK before the setting
+holds, and a group that is joined too early starts at the end of its topic. It is seen on one broker, and another one
+may lead the partitions: :func:`begin_groups` makes the beginning a fact instead of a setting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from kafka.errors import (
+    BrokerResponseError,
+    KafkaConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NonEmptyGroupError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.admin import Administration
+
+log = logging.getLogger(__name__)
+
+SEEN_TIMEOUT_S = 15.0
+SEEN_AGAIN_S = 0.02
+DEFAULT_DELIVERY_LIMIT = 5
+"""``share.delivery.count.limit`` of a broker that does not report it (4.2)."""
+
+_FAILURES = (BrokerResponseError, KafkaConnectionError, KafkaTimeoutError)
+"""Of requests that a worker can do without."""
+
+
+def prepare_groups(
+    administration: Administration,
+    groups: Sequence[str],
+    settings: Sequence[tuple[str, str]],
+    pause: Callable[[float], object],
+    timeout_s: float = SEEN_TIMEOUT_S,
+) -> int:
+    """Make the settings of share groups and wait until they are seen; the least delivery limit among the groups.
+
+    ``wanted`` as :func:`kafka.tasks.format.topics.group_configs` has it: the first one must hold, of the others the
+    broker may refuse some. ``pause`` lets seconds pass. """
+    configs = administration.group_configs(groups)
+    expected: dict[str, dict[str, str]] = {group: {} for group in groups}
+    for name, value in settings:
+        missing = [group for group in groups if configs[group].get(name) != value]
+        refused = administration.alter_group_config(missing, name, value) if missing else []
+        if refused and (name, value) == settings[0]:
+            raise KafkaConfigurationError(
+                f"broker rejected {name}={value} for group {refused[0]}: jobs that wait already would be skipped"
+            )
+        for group in missing:
+            if group not in refused:
+                expected[group][name] = value
+    left_s = timeout_s
+    while any(configs[group].get(name) != value for group in groups for name, value in expected[group].items()):
+        if left_s <= 0:
+            names = ", ".join(groups)
+            raise KafkaTimeoutError(f"the settings of groups {names} did not take effect within {timeout_s:g} s")
+        pause(SEEN_AGAIN_S)
+        left_s -= SEEN_AGAIN_S
+        configs = administration.group_configs(groups)
+    limits = [configs[group].get("share.delivery.count.limit", DEFAULT_DELIVERY_LIMIT) for group in groups]
+    return min(map(int, limits))
+
+
+def begin_groups(
+    administration: Administration,
+    groups: Mapping[str, Sequence[TopicPartition]],
+    pause: Callable[[float], object],
+    now: Callable[[], float],
+    timeout_s: float = SEEN_TIMEOUT_S,
+) -> None:
+    """Let share groups that have no place in these partitions begin at their first records, before any member joins.
+
+    What a group has by its setting, the *leader* of a partition has to know when the first member fetches there: one
+    that does not know it yet begins at the end, and the jobs that wait are never seen. A place that is written down
+    holds on every broker. Where a group has members, one of them has done this before it joined. A topic that was just
+    made may be unknown to the coordinator for a while, or the group's state on its way to another broker; an error that
+    stays leaves it to the setting, with a warning. ``now``: the seconds of what ``pause`` lets pass.
+
+    Members may have come and gone since a request whose answer was lost: so that is not repeated before the group has
+    been looked at again, or what they have done would be done once more.
+    """
+    give_up_at = now() + timeout_s
+    left = dict(groups)
+    while left:
+        errors = _begin(administration, left)
+        is_over = now() >= give_up_at
+        left = {group: left[group] for group, error in errors.items() if _may_pass(error) and not is_over}
+        for group in errors.keys() - left.keys():
+            log.warning(
+                "could not set the start offsets of group %s, it starts where share.auto.offset.reset says: %s",
+                group,
+                errors[group],
+            )
+        if left:
+            pause(SEEN_AGAIN_S)
+
+
+def _begin(administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, KafkaError]:
+    """Begin those that have not; the errors of those where that failed."""
+    errors: dict[str, KafkaError] = {}
+    for group, missing in _not_begun(administration, groups).items():
+        if isinstance(missing, KafkaError):
+            errors[group] = missing
+        elif missing:
+            try:
+                administration.begin_group(group, dict.fromkeys(missing, 0))
+            except NonEmptyGroupError:
+                log.debug("group %s already has members; leaving its start offsets alone", group)
+            except _FAILURES as error:
+                errors[group] = error
+    return errors
+
+
+def _not_begun(
+    administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]
+) -> Mapping[str, list[TopicPartition] | KafkaError]:
+    """Of all at once, or else one by one: a coordinator that does not answer is no matter of the others' groups."""
+    try:
+        return administration.not_begun(groups)
+    except _FAILURES as error:
+        if len(groups) == 1:
+            return dict.fromkeys(groups, error)
+    results: dict[str, list[TopicPartition] | KafkaError] = {}
+    for group, places in groups.items():
+        results.update(_not_begun(administration, {group: places}))
+    return results
+
+
+def _may_pass(error: KafkaError) -> bool:
+    if isinstance(error, KafkaTimeoutError):  # it was tried for long
+        return False
+    return error.retriable or isinstance(error, UnknownTopicOrPartitionError)

@@ -1,0 +1,3 @@
+"""Every layout of what the queue writes, and its versions. Pure."""
+
+from __future__ import annotations

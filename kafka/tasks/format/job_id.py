@@ -1,0 +1,110 @@
+"""Job ids, and the broker's time that they carry.
+
+A job id is 128 bits as 32 lower-case hex digits, not a UUID::
+
+    0            12       16               32
+    | ms, 48 bit | p, 16  | random, 64 bit |
+
+``ms`` is the *broker's* time of the enqueue (milliseconds since the epoch), ``p`` the partition of ``APP.results`` and
+``APP.results.late`` that holds the job's state records. So a result is found from the bare id: see
+:func:`kafka.tasks.format.records.look_up`.
+
+Why the broker's time: the look-up starts at ``ListOffsets(ms - 60 s)`` on a topic with LogAppendTime, so a client whose
+clock is three minutes ahead would look behind its own result. :class:`BrokerTimeEstimate` learns the difference from
+the append times in produce answers. The random part comes from the operating system: a generator of our own would
+repeat itself in forked children.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+MAX_PARTITIONS = 1 << 16
+"""Partitions of the results topics that an id can name."""
+
+
+def make_id(ms: int, partition: int, random: bytes) -> str:
+    """The id of a job enqueued at ``ms`` (broker time), with its results in ``partition``; ``random`` is 8 bytes."""
+    return f"{ms:012x}{partition:04x}{random.hex()}"
+
+
+def is_id(text: str) -> bool:
+    """Whether ``text`` has the shape of a job id."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
+
+
+def time_of(job_id: str) -> int:
+    """Milliseconds since the epoch, on the broker's clock, at which the job was first enqueued."""
+    return int(job_id[:12], 16)
+
+
+def partition_of(job_id: str) -> int:
+    """The partition of the results topics that holds the job's state records."""
+    return int(job_id[12:16], 16)
+
+
+def steady_wall() -> float:
+    """The wall clock as it was when this module was imported, and no step of it since: seconds since the epoch."""
+    return _EPOCH + _elapsed()
+
+
+def _elapsed_clock() -> Callable[[], float]:
+    """A monotonic clock; on Linux one that goes on while the machine sleeps (CLOCK_BOOTTIME)."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic if boot_time is None else partial(time.clock_gettime, boot_time)
+
+
+_elapsed = _elapsed_clock()
+_EPOCH = time.time() - _elapsed()
+
+
+class BrokerTimeEstimate:
+    """This process's wall clock, corrected to the broker's.
+
+    A step of the wall clock must not come in: until the next answer had corrected it, each job with an ``expires`` of
+    less would have expired, and ids would point beside their results.
+
+    A record appended at ``append_ms`` was sent and acknowledged in between two readings of our own clock, so the
+    difference lies between ``append - acknowledged`` and ``append - sent``. An offset inside these bounds is left as it
+    is (it cannot be distinguished from a slow answer), one outside is moved to the nearer bound.
+    """
+
+    __slots__ = ("_wall", "offset_ms")
+
+    def __init__(self, wall: Callable[[], float] = steady_wall) -> None:
+        self._wall = wall
+        self.offset_ms = 0
+
+    def local_ms(self) -> int:
+        """This machine's own time, uncorrected."""
+        return int(self._wall() * 1000)
+
+    def now_ms(self) -> int:
+        """The broker's time as far as is known, in ms since the epoch."""
+        return int(self._wall() * 1000) + self.offset_ms
+
+    def observe(self, sent_ms: int, acknowledged_ms: int, append_ms: int) -> None:
+        """Learn from one acknowledged record; both own times are :meth:`local_ms`."""
+        self.offset_ms = min(max(self.offset_ms, append_ms - acknowledged_ms), append_ms - sent_ms)
+
+
+class IdMaker:
+    """Makes ids for one client process: one results partition, the broker's time, but none as early as ``after_ms``."""
+
+    __slots__ = ("_after_ms", "_clock", "partition")
+
+    def __init__(self, partition: int, clock: BrokerTimeEstimate, after_ms: int = 0) -> None:
+        if not 0 <= partition < MAX_PARTITIONS:
+            raise ValueError(f"a results partition is 0 to {MAX_PARTITIONS - 1}, not {partition}")
+        self.partition = partition
+        self._clock = clock
+        self._after_ms = after_ms
+
+    def __call__(self) -> str:
+        return make_id(max(self._clock.now_ms(), self._after_ms + 1), self.partition, os.urandom(8))

@@ -1,0 +1,3 @@
+"""The parent's side of pools of processes."""
+
+from __future__ import annotations

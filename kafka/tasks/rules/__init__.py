@@ -1,0 +1,3 @@
+"""Tables that decide: outcome, attempt, policy and now in, decisions out. Pure."""
+
+from __future__ import annotations

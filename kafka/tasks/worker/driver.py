@@ -1,0 +1,167 @@
+"""A worker process: app, loop, signals, pool, back end and health put together, until the worker has left.
+
+The loop is the caller's, or one of its own, and everything of the worker's is on it. The loop reads signals from a
+pipe, so no handler runs code of the worker. The pool is made before there is a connection, so that the first children
+inherit none, and no thread is started before (a worker's process has none, as long as no module of tasks enqueues jobs
+while it is imported).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from kafka.errors import IllegalArgumentError
+from kafka.tasks.app import App
+from kafka.tasks.errors import UnknownQueue, did_you_mean
+from kafka.tasks.health import Monitor
+from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
+from kafka.tasks.pools.gc_tuning import reduce_collections
+from kafka.tasks.pools.job_logging import show_jobs
+from kafka.tasks.worker.dump import dump
+from kafka.tasks.worker.worker import Worker, WorkerOptions, WorkerTimers
+
+log = logging.getLogger(__name__)
+
+SIGNALS: Mapping[str, Callable[[Worker, float], object]] = {
+    "SIGTERM": lambda worker, now: worker.stop(),
+    "SIGINT": lambda worker, now: worker.stop(),
+    "SIGHUP": lambda worker, now: worker.stop_gracefully(),
+    "SIGTTIN": lambda worker, now: worker.resize(1),
+    "SIGTTOU": lambda worker, now: worker.resize(-1),
+    "SIGUSR1": dump,
+}
+"""What each signal does: stop, and each further one goes a stage further; stop, and no further; a slot more; a slot
+less; write state and stacks to the log. Those that the platform lacks are left out.
+"""
+
+
+class ServeLoop(WorkerTimers, Protocol):
+    """The loop that a worker runs on: :class:`kafka.net.loop.Loop` has this surface."""
+
+    def call_soon_threadsafe(self, callback: Callable[..., Any]) -> Any:
+        """Call back on the loop's thread; from any thread."""
+
+    def watch_signals(self, callback: Callable[[int], object], *signums: int) -> Any:
+        """Call back on the loop for each signal; the returned watch has ``close()``."""
+
+    def run_forever(self) -> None:
+        """Run until :meth:`stop`."""
+
+    def stop(self) -> None:
+        """End :meth:`run_forever`."""
+
+
+def check_queues(app: App, queues: Sequence[str]) -> list[str]:
+    """The given queues, or all queues of the app; :class:`UnknownQueue` for an unknown one."""
+    for queue in queues:
+        if queue not in app.queues:
+            hint = did_you_mean(queue, app.queues)
+            raise UnknownQueue(f"no task of the app {app.name!r} uses the queue {queue!r}{hint}")
+    return list(dict.fromkeys(queues)) or list(app.queues)
+
+
+def run_worker(
+    app: App,
+    queues: Sequence[str] = (),
+    pool: str = "threads",
+    concurrency: int = 1,
+    loop: ServeLoop | None = None,
+    on_start: Callable[[Worker], object] = lambda _: None,
+    *,
+    settings: PoolSettings | None = None,
+    health: str | None = None,
+    is_alone: bool = False,
+) -> Worker:
+    """Run a worker until it is stopped and has left; returns it, with its counts.
+
+    ``settings``: all that can be said about the pool, ``concurrency`` included. ``health``: PORT or HOST:PORT where
+    probes and scrapes are answered. ``is_alone``: the process is the worker's own. When tasks do not run in it, its
+    garbage collector is set to look seldom (:mod:`kafka.tasks.pools.gc_tuning`); when they do, its log handlers show
+    which job a line is of (:mod:`kafka.tasks.pools.job_logging`).
+
+    In the main thread signals stop it (:data:`SIGNALS`); in another thread, the caller stops the worker that
+    ``on_start`` got, on the loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
+
+    Raises before anything is leased: :class:`UnknownQueue` and :class:`kafka.errors.IllegalArgumentError` for a wrong
+    use, the clients' errors when the broker cannot be reached, OSError when the port cannot be had. Raises afterwards:
+    what ended its membership in a queue's group, if that is why it stopped; :class:`kafka.tasks.errors.PoolFailed` when
+    no child has ever come up.
+    """
+    names = check_queues(app, queues)
+    check_pool(pool)
+    if loop is None:
+        with contextlib.closing(make_loop()) as own:
+            return run_worker(
+                app, names, pool, concurrency, own, on_start, settings=settings, health=health, is_alone=is_alone
+            )
+    settings = filled(settings or PoolSettings(concurrency, kill_grace=app.settings.kill_grace), app)
+    backend = app.backend()
+    options = WorkerOptions(
+        app.settings.crash_limit,
+        app.settings.stop_grace,
+        settings.kill_grace,
+        app.settings.track_started,
+        settings.timeout,
+        settings.soft_timeout,
+    )
+    worker = Worker(app.tasks, app.names, names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop)
+    with contextlib.ExitStack() as ends:
+        ends.callback(app.close)
+        if threading.current_thread() is threading.main_thread():
+            ends.callback(_watch_signals(loop, worker).close)
+        any_loop: Any = loop  # pools of processes watch descriptors on it
+        slots = make_pool(pool, settings, partial(loop.call_soon_threadsafe, worker.finished), any_loop)
+        ends.callback(slots.stop, 0.0)
+        monitor = Monitor(app.name, names, pool, worker, loop)
+        ends.callback(monitor.close)
+        if health is not None:
+            monitor.listen(health)
+        if is_alone:
+            reduce_collections() if pool in PROCESS_POOLS else show_jobs()
+        worker_backend = backend.worker_backend(loop, names, worker)
+        worker.start(worker_backend, slots)
+        monitor.start(slots, worker_backend)
+        log.info(
+            "worker started: app %s, queues %s, pool %s with %d slots",
+            app.name,
+            ", ".join(names),
+            pool,
+            slots.concurrency,
+        )
+        on_start(worker)
+        loop.run_forever()
+    if worker.error is not None:
+        raise worker.error
+    return worker
+
+
+def filled(settings: PoolSettings, app: App) -> PoolSettings:
+    """The settings completed from the app; an error for a limit that contradicts a task's."""
+    for task in app.tasks.values():
+        soft, hard = task.own_options.soft_timeout, task.own_options.timeout
+        if soft is not None and hard is None and settings.timeout is not None and soft >= settings.timeout:
+            raise IllegalArgumentError(
+                f"the soft_timeout of {task.name} ({soft:g} s) must be below the worker's timeout "
+                f"({settings.timeout:g} s)"
+            )
+        if hard is not None and soft is None and settings.soft_timeout is not None and settings.soft_timeout >= hard:
+            log.warning(
+                "ignoring the worker's soft timeout (%g s) for task %s: its timeout is %g s",
+                settings.soft_timeout,
+                task.name,
+                hard,
+            )
+    return dataclasses.replace(settings, app=app)
+
+
+def _watch_signals(loop: ServeLoop, worker: Worker) -> Any:
+    actions = {getattr(signal, name): act for name, act in SIGNALS.items() if hasattr(signal, name)}
+    return loop.watch_signals(lambda number: actions[number](worker, loop.time()), *actions)

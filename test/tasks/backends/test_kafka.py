@@ -1,0 +1,819 @@
+"""Tests of ``kafka.tasks.backends.kafka``: its parts by themselves, and over an embedded broker in this process.
+
+The whole of it, with workers and on both brokers, is in ``test/conformance/test_tasks.py`` and ``test/faults``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from kafka.client import ApiRanges, KafkaClient
+from kafka.core.consume.partition import CompletedFetch, ReaderOptions
+from kafka.errors import (
+    CoordinatorLoadInProgressError,
+    GroupAuthorizationFailedError,
+    IllegalStateError,
+    IncompatibleBrokerVersion,
+    InvalidRecordStateError,
+    KafkaConfigurationError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    NoBrokersAvailable,
+    NonEmptyGroupError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.future import Future
+from kafka.net.loop import Loop
+from kafka.records import RecordBatchBuilder
+from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
+from kafka.structs import TopicPartition
+from kafka.tasks import App, JobState
+from kafka.tasks.backends.kafka import KafkaBackend
+from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing, check_share_groups
+from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
+from kafka.tasks.backends.kafka.publisher import KafkaPublisher
+from kafka.tasks.delivery.base import JobLease, JobSource, OutgoingRecord
+from kafka.tasks.delivery.share_group import delivery
+from kafka.tasks.delivery.share_group.delivery import ShareDelivery
+from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
+from kafka.tasks.format.envelope import MALFORMED
+from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.format.records import MOST_HEADERS, StateRecord, encode
+from kafka.tasks.format.topics import TopicNames, TopicPlan, group_configs
+from kafka.tasks.rules.decide import LeaseVerdict
+from kafka.tasks.settings import read_settings
+from kafka.testing import EmbeddedBroker
+
+SOON_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(in_process=True) as running:
+        yield running
+
+
+# -- reaching a broker -------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_address_is_one_line_that_says_what_to_do() -> None:
+    loop = Loop()
+    with pytest.raises(NoBrokersAvailable) as caught:
+        connect(read_settings({"bootstrap_servers": "127.0.0.1:1"}), loop)
+    loop.close()
+    text = caught.value.args[0]
+    assert "127.0.0.1:1" in text
+    assert "bootstrap_servers" in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("scheme", ["", "kafka://"])
+def test_servers_may_be_given_with_and_without_a_scheme(broker: EmbeddedBroker, scheme: str) -> None:
+    loop = Loop()
+    client = connect(read_settings({"bootstrap_servers": f"{scheme}127.0.0.1:1, {broker.bootstrap}"}), loop)
+    client.close()
+    loop.close()
+
+
+def test_a_broker_that_is_back_is_found_soon_however_long_it_was_away(broker: EmbeddedBroker) -> None:
+    loop = Loop()
+    client = connect(read_settings({"bootstrap_servers": broker.bootstrap}), loop)
+    assert client.config["reconnect_backoff_max_ms"] == RECONNECT_MAX_S * 1000 == 5000
+    client.close()
+    loop.close()
+
+
+def test_embedded_wants_a_directory() -> None:
+    loop = Loop()
+    with pytest.raises(KafkaConfigurationError, match="no directory"):
+        connect(read_settings({"bootstrap_servers": "embedded:"}), loop)
+    loop.close()
+
+
+class Ranges:
+    """A client, as far as its broker's ranges go."""
+
+    def __init__(self, apis: dict[int, tuple[int, int]], features: dict[str, tuple[int, int]]) -> None:
+        self._found = ApiRanges(apis, features, "4.1")
+
+    def api_ranges(self) -> ApiRanges:
+        return self._found
+
+
+SHARE_APIS = {76: (1, 1), 78: (1, 2), 79: (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("apis", "features", "text"),
+    [
+        ({18: (0, 4)}, {}, "does not support ShareGroupHeartbeat, ShareFetch, ShareAcknowledge; use Apache Kafka 4.2"),
+        (SHARE_APIS, {}, "has not enabled them"),
+        (SHARE_APIS, {"share.version": (0, 0)}, "kafka-features.sh upgrade --feature share.version=1"),
+    ],
+)
+def test_a_cluster_without_share_groups_is_one_clear_error(
+    apis: dict[int, tuple[int, int]], features: dict[str, tuple[int, int]], text: str
+) -> None:
+    client: Any = Ranges(apis, features)
+    with pytest.raises(IncompatibleBrokerVersion) as caught:
+        check_share_groups(client)
+    assert text in caught.value.args[0]
+    fine: Any = Ranges(SHARE_APIS, {"share.version": (1, 1)})
+    check_share_groups(fine)
+
+
+@pytest.mark.parametrize("release", ["0.9", "0.10"])
+def test_enqueueing_on_a_broker_that_cannot_keep_jobs_is_one_clear_error_at_once(release: str) -> None:
+    with EmbeddedBroker(in_process=True, emulate=release) as old:
+        app = App("shop", bootstrap_servers=old.bootstrap)
+        began_at = time.monotonic()
+        with pytest.raises(IncompatibleBrokerVersion) as caught:
+            app.backend().route("default", True)
+        app.close()
+    assert time.monotonic() - began_at < SOON_S
+    assert f"cannot enqueue jobs: the broker (probably release {release}" in caught.value.args[0]
+    assert "DescribeConfigs; use Apache Kafka 4.2 or later" in caught.value.args[0]
+
+
+@pytest.mark.parametrize("release", ["0.11", "3.9"])
+def test_enqueueing_where_no_worker_can_run_is_reported_once(release: str, caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(in_process=True, emulate=release) as old:
+        app = App("shop", bootstrap_servers=old.bootstrap)
+        with caplog.at_level(logging.WARNING, "kafka.tasks"):
+            for queue in ("default", "mail"):
+                app.backend().route(queue, True)
+        app.close()
+    lines = [record.getMessage() for record in caplog.records if "share groups" in record.getMessage()]
+    assert len(lines) == 1
+    assert "workers need share groups to run the enqueued jobs" in lines[0]
+
+
+def test_where_topics_are_not_to_be_made_no_broker_has_to_be_able_to() -> None:
+    client: Any = Ranges({32: (0, 4), **SHARE_APIS}, {"share.version": (1, 1)})
+    check_enqueueing(client, creates_topics=False)
+    with pytest.raises(IncompatibleBrokerVersion, match="does not support CreateTopics"):
+        check_enqueueing(client, creates_topics=True)
+
+
+# -- share groups' settings --------------------------------------------------------------------------------------------
+
+
+class Groups:
+    """A broker's settings of groups, which are seen ``lag`` looks after they were made; some names are refused."""
+
+    def __init__(self, refused: Sequence[str] = (), lag: int = 2, there: Sequence[tuple[str, str]] = ()) -> None:
+        self.there = dict(there)
+        self.made: list[tuple[str, str]] = []
+        self._refused = refused
+        self._lag = lag
+        self._looks = 0
+
+    def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
+        self._looks += 1
+        seen = dict(self.made) if self._looks > self._lag else {}
+        return {group: {**self.there, **seen} for group in groups}
+
+    def alter_group_config(self, groups: Sequence[str], name: str, value: str) -> list[str]:
+        if name in self._refused:
+            return list(groups)
+        self.made.append((name, value))
+        return []
+
+
+def prepare(groups: Any, pauses: list[float] | None = None) -> int:
+    return prepare_groups(groups, ["a", "b"], group_configs(), (pauses if pauses is not None else []).append, 0.1)
+
+
+def test_the_settings_of_groups_are_made_and_seen() -> None:
+    groups, pauses = Groups(), list[float]()
+    assert prepare(groups, pauses) == 10
+    assert tuple(groups.made) == group_configs()
+    assert len(pauses) == 2
+
+
+def test_what_holds_already_is_left_alone() -> None:
+    groups = Groups(there=group_configs())
+    assert prepare(groups) == 10
+    assert groups.made == []
+
+
+def test_settings_that_the_broker_lacks_are_done_without() -> None:
+    groups = Groups([name for name, _ in group_configs()[2:]])
+    assert prepare(groups) == 5
+    assert [name for name, _ in groups.made] == ["share.auto.offset.reset", "share.isolation.level"]
+
+
+def test_a_group_that_would_begin_at_the_end_of_its_topic_is_refused() -> None:
+    with pytest.raises(KafkaConfigurationError, match="jobs that wait already would be skipped"):
+        prepare(Groups(["share.auto.offset.reset"]))
+
+
+def test_settings_that_are_never_seen_are_an_error() -> None:
+    with pytest.raises(KafkaTimeoutError, match="a, b"):
+        prepare(Groups(lag=1000))
+
+
+class Places:
+    """Where groups stand, for begin_groups. ``errors``: what comes of the first attempts to begin; with ``lost`` these
+    have done their work, only the answer is not known. ``unlisted``: errors of groups that are asked about.
+    ``silent``: groups whose coordinator does not answer.
+    """
+
+    def __init__(
+        self,
+        missing: Sequence[TopicPartition],
+        errors: Sequence[Exception] = (),
+        lost: bool = False,
+        unlisted: Mapping[str, KafkaError] = {},
+        silent: str = "",
+    ) -> None:
+        self.begun: dict[str, dict[TopicPartition, int]] = {}
+        self.listed: list[list[str]] = []
+        self.attempts = 0
+        self._missing = missing
+        self._errors = list(errors)
+        self._lost = lost
+        self._unlisted = unlisted
+        self._silent = silent
+
+    def not_begun(
+        self, groups: Mapping[str, Sequence[TopicPartition]]
+    ) -> dict[str, list[TopicPartition] | KafkaError]:
+        self.listed.append(list(groups))
+        if set(groups).intersection(self._silent):
+            raise KafkaTimeoutError("no answer")
+        found: dict[str, list[TopicPartition] | KafkaError] = {}
+        for group, places in groups.items():
+            begun = self.begun.get(group, {})
+            found[group] = [place for place in places if place in self._missing and place not in begun]
+        return {**found, **{group: error for group, error in self._unlisted.items() if group in groups}}
+
+    def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.attempts += 1
+        if self._errors:
+            if self._lost:
+                self.begun[group] = dict(offsets)
+            raise self._errors.pop(0)
+        self.begun[group] = dict(offsets)
+
+
+A_PLACES = [TopicPartition("a", 0), TopicPartition("a", 1)]
+
+
+def begin(places: Any, pauses: list[float] | None = None, groups: str = "a") -> None:
+    passed: list[float] = [] if pauses is None else pauses
+    wanted = {group: [TopicPartition(group, number) for number in range(2)] for group in groups}
+    begin_groups(places, wanted, passed.append, lambda: sum(passed), 0.1)
+
+
+def test_groups_begin_where_they_have_no_place_yet() -> None:
+    places = Places(A_PLACES[1:])
+    begin(places)
+    assert places.begun == {"a": {A_PLACES[1]: 0}}
+    places = Places([])
+    begin(places)
+    assert places.begun == {}
+
+
+def test_a_group_with_members_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    places = Places(A_PLACES, [NonEmptyGroupError("a")])
+    begin(places)
+    assert (places.begun, caplog.records) == ({}, [])
+
+
+def test_a_topic_that_the_coordinator_does_not_know_yet_is_waited_for() -> None:
+    places, pauses = Places(A_PLACES, [UnknownTopicOrPartitionError("a-1")] * 2), list[float]()
+    begin(places, pauses)
+    assert (set(places.begun), len(pauses)) == ({"a"}, 2)
+
+
+def test_state_that_is_on_its_way_to_another_broker_is_waited_for() -> None:
+    errors = [NotCoordinatorError("a-1"), CoordinatorLoadInProgressError("a-1")]
+    places, pauses = Places(A_PLACES, errors), list[float]()
+    begin(places, pauses)
+    assert (set(places.begun), len(pauses)) == ({"a"}, 2)
+
+
+@pytest.mark.parametrize("error", [KafkaConnectionError("gone"), RequestTimedOutError("late")])
+def test_a_group_whose_answer_was_lost_is_looked_at_again_before_anything_is_repeated(error: KafkaError) -> None:
+    places = Places(A_PLACES, [error], lost=True)
+    begin(places)
+    assert (places.attempts, places.listed) == (1, [["a"], ["a"]])
+    places = Places(A_PLACES, [error])
+    begin(places)
+    assert (places.attempts, set(places.begun)) == (2, {"a"})
+
+
+def test_all_groups_are_asked_about_at_once_and_those_in_error_again() -> None:
+    b_places = [TopicPartition("b", number) for number in range(2)]
+    places, pauses = Places([*A_PLACES, *b_places], [NotCoordinatorError("a")]), list[float]()
+    begin(places, pauses, "abc")
+    assert (set(places.begun), places.listed) == ({"a", "b"}, [["a", "b", "c"], ["a"]])
+
+
+def test_an_error_of_one_group_is_not_that_of_another(caplog: pytest.LogCaptureFixture) -> None:
+    c_place = TopicPartition("c", 0)
+    unlisted = {"a": GroupAuthorizationFailedError("no"), "b": CoordinatorLoadInProgressError("wait")}
+    for places in (Places([c_place], unlisted=unlisted), Places([c_place], silent="ab")):
+        caplog.clear()
+        begin(places, groups="abc")
+        assert set(places.begun) == {"c"}
+        lines = [line.partition(", it starts where")[0] for line in caplog.messages]
+        assert sorted(lines) == [
+            "could not set the start offsets of group a",
+            "could not set the start offsets of group b",
+        ]
+
+
+@pytest.mark.parametrize("fault", ["close", "drop"])
+def test_a_place_is_written_by_one_request_though_its_answer_is_lost(broker: EmbeddedBroker, fault: str) -> None:
+    """Members may begin and leave meanwhile, and a second request would let all of it run once more."""
+    loop = Loop()
+    settings = read_settings({"bootstrap_servers": broker.bootstrap, "request_timeout": 1.0})
+    client = connect(settings, loop)
+
+    def wait(dialogue: Any) -> Any:
+        future = client.run(dialogue)
+        loop.run_until(future)
+        return future.result()
+
+    administration = Administration(client, wait, settings.request_timeout)
+    group = f"once-{fault}"
+    place = TopicPartition(group, 0)
+    administration.create(TopicPlan(group, 1))
+    with getattr(broker.faults, fault)("AlterShareGroupOffsets", when="after") as lost, pytest.raises(KafkaError):
+        administration.begin_group(group, {place: 0})
+    assert lost.hits == 1
+    assert administration.not_begun({group: [place]}) == {group: []}
+    client.close()
+    loop.close()
+
+
+@pytest.mark.parametrize(
+    "errors",
+    [[KafkaTimeoutError("a")], [UnknownTopicOrPartitionError("a-1")] * 100, [GroupAuthorizationFailedError("a")]],
+    ids=["no answer", "late", "other"],
+)
+def test_a_group_that_cannot_be_placed_is_left_to_its_setting(
+    errors: list[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    places = Places(A_PLACES, errors)
+    begin(places)
+    assert places.begun == {}
+    assert ["start offsets of group a, it starts where" in line for line in caplog.messages] == [True]
+
+
+# -- delivery ----------------------------------------------------------------------------------------------------------
+
+
+class Member:
+    """In the place of a share consumer."""
+
+    made: list[Member] = []
+
+    def __init__(self, topic: str, **options: Any) -> None:
+        self.options = options
+        self.wants: list[tuple[int, bool]] = []
+        self.said: list[tuple[Any, AcknowledgeType]] = []
+        self.lock_s = 30.0
+        self.lost: set[Any] = set()
+        self.flushed: Future[None] = Future()
+        self.quiet: Future[None] = Future()
+        self.closed: Future[None] = Future()
+        self.is_closing = False
+        self.made.append(self)
+
+    def request_records(self, count: int, exactly: bool) -> None:
+        self.wants.append((count, exactly))
+
+    def acknowledge_all(self, records: list[Any], kind: AcknowledgeType) -> list[Any]:
+        if self.is_closing:
+            raise IllegalStateError("the share consumer is closed")
+        self.said += [(record, kind) for record in records if record not in self.lost]
+        return [record for record in records if record in self.lost]
+
+    def commit_async(self) -> Future[None]:
+        return self.flushed
+
+    def quiet_async(self) -> Future[None]:
+        return self.quiet
+
+    def close_async(self) -> Future[None]:
+        self.is_closing = True
+        return self.closed
+
+
+def a_record(offset: int) -> ShareRecord:
+    return ShareRecord("app.q", 0, 0, offset, 0, 0, None, b"{}", [], 1, 30.0, None)
+
+
+class Events:
+    """What a worker is told."""
+
+    def __init__(self) -> None:
+        self.leases: list[JobLease] = []
+        self.gone: list[tuple[list[JobLease], str]] = []
+        self.errors: list[KafkaError] = []
+        self.has_left = 0
+
+    def leased(self, leases: list[JobLease]) -> None:
+        self.leases += leases
+
+    def lost(self, leases: list[JobLease], reason: str) -> None:
+        self.gone.append((leases, reason))
+
+    def failed(self, error: KafkaError) -> None:
+        self.errors.append(error)
+
+    def left(self) -> None:
+        self.has_left += 1
+
+
+MAIN, SUSPECT = JobSource("q", "app.q"), JobSource("q", "app.q.suspect", suspect=True)
+
+
+class Stage:
+    """A delivery over two members, and three leases of the first one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Member.made = []
+        monkeypatch.setattr(delivery, "KafkaShareConsumer", Member)
+        self.loop = Loop.simulated()
+        self.events = Events()
+        client: Any = type("Client", (), {"loop": self.loop})()
+        self.delivery = ShareDelivery(client, [MAIN, SUSPECT], self.events, 10)
+        self.main, self.suspect = Member.made
+        self.main.options["on_records"]([a_record(offset) for offset in range(3)])
+        self.leases = self.events.leases
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    made = Stage(monkeypatch)
+    yield made
+    made.loop.close()
+
+
+def test_each_topic_has_a_member_in_a_group_of_its_name(stage: Stage) -> None:
+    assert [member.options["group_id"] for member in Member.made] == ["app.q", "app.q.suspect"]
+    stage.delivery.request(MAIN, 64)
+    stage.delivery.request(SUSPECT, 1)
+    assert (stage.main.wants, stage.suspect.wants) == ([(64, True)], [(1, True)])
+    stage.suspect.lock_s = 15.0
+    assert stage.delivery.lock_s == 15.0
+
+
+def test_headers_of_a_record_that_has_too_many_for_a_job_are_not_made(stage: Stage) -> None:
+    few, many = a_record(3), a_record(4)
+    few._headers, many._headers = [("x", b"")] * 128, b"\x82\x02" + b"\x00\x01" * 129
+    stage.main.options["on_records"]([few, many])
+    assert [(len(lease.headers), lease.headers_left_out) for lease in stage.leases[3:]] == [(128, 0), (0, 129)]
+    assert isinstance(many._headers, bytes)
+
+
+@pytest.mark.parametrize("headers", [b"\xff", b"\x02\x02x", b"\x02\x02x\x01\x00", b"\xff\xff\xff\xff\xff\x01"])
+def test_headers_that_cannot_be_read_make_a_record_no_job_and_harm_no_other(stage: Stage, headers: bytes) -> None:
+    malformed, good = a_record(3), a_record(4)
+    malformed._headers, good._headers = headers, [("x", b"")]
+    stage.main.options["on_records"]([malformed, good])
+    assert [(len(lease.headers), lease.headers_left_out) for lease in stage.leases[3:]] == [(0, MALFORMED), (1, 0)]
+
+
+def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:
+    first, second, third = stage.leases
+    stage.delivery.renew([first])
+    stage.delivery.settle([first], LeaseVerdict.ACCEPT)
+    stage.delivery.settle([second], LeaseVerdict.RELEASE)
+    stage.delivery.settle([third], LeaseVerdict.DROP)
+    kinds = [kind for _, kind in stage.main.said]
+    assert kinds == [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE]
+
+
+def test_locks_that_the_broker_says_are_gone_are_reported_once(stage: Stage) -> None:
+    first, second, third = stage.leases
+    error = InvalidRecordStateError("offset 0 is not acquired")
+    take_renewable = AcknowledgeType.RENEW
+    stage.delivery.settle([third], LeaseVerdict.ACCEPT)
+    stage.main.options["on_acknowledged"](
+        [
+            Acknowledged(first.token, take_renewable, error),
+            Acknowledged(second.token, take_renewable, None),
+            Acknowledged(third.token, AcknowledgeType.ACCEPT, error),
+        ]
+    )
+    assert [leases for leases, _ in stage.events.gone] == [[first]]
+    stage.main.options["on_lost"]([first.token, second.token], None)
+    assert [leases for leases, _ in stage.events.gone] == [[first], [second]]
+    assert "timed out" in stage.events.gone[1][1]
+
+
+def test_a_settled_suspect_that_is_delivered_again_is_reported(stage: Stage) -> None:
+    stage.suspect.options["on_records"]([a_record(offset) for offset in range(3)])
+    taken, refused, later = stage.leases[3:]
+    stage.delivery.settle([taken, refused, later], LeaseVerdict.ACCEPT)
+    accepted, error = AcknowledgeType.ACCEPT, InvalidRecordStateError("offset 1 is not acquired")
+    answer = stage.suspect.options["on_acknowledged"]
+    answer([Acknowledged(taken.token, accepted, None), Acknowledged(refused.token, accepted, error)])
+    answer([Acknowledged(taken.token, accepted, error)])
+    assert [leases for leases, _ in stage.events.gone] == [[refused]]
+    answer([Acknowledged(later.token, accepted, error)])
+    assert [leases for leases, _ in stage.events.gone] == [[refused], [later]]
+
+
+def test_a_lock_that_turns_out_to_be_gone_is_reported_on_a_later_turn(stage: Stage) -> None:
+    stage.main.lost.add(stage.leases[0].token)
+    stage.delivery.renew(stage.leases)
+    assert stage.events.gone == []
+    stage.loop.run_once(0)
+    assert [leases for leases, _ in stage.events.gone] == [[stage.leases[0]]]
+    assert len(stage.main.said) == 2
+
+
+def test_what_is_settled_after_the_end_is_reported_as_lost(stage: Stage) -> None:
+    stage.delivery.close()
+    stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT)
+    stage.delivery.renew(stage.leases)
+    stage.loop.run_once(0)
+    assert [leases for leases, _ in stage.events.gone] == [stage.leases, stage.leases]
+
+
+def test_the_caller_is_notified_when_the_settlement_is_answered(stage: Stage) -> None:
+    told: list[int] = []
+    stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT, lambda: told.append(1))
+    stage.loop.run_once(0)
+    assert told == []
+    stage.main.flushed.success(None)
+    stage.loop.run_once(0)
+    assert told == [1]
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_it_is_drained_when_nothing_more_can_come_or_the_brokers_are_silent(stage: Stage, is_answered: bool) -> None:
+    told: list[int] = []
+    stage.delivery.drain(lambda: told.append(1))
+    stage.main.quiet.success(None)
+    stage.loop.run_once(0)
+    assert told == []
+    if is_answered:
+        stage.suspect.quiet.success(None)
+    while not told:
+        stage.loop.run_once(None)
+    stage.loop.run_once(0)
+    assert told == [1]
+
+
+def test_it_has_left_when_all_its_members_have(stage: Stage) -> None:
+    stage.delivery.close()
+    stage.main.closed.success(None)
+    assert stage.events.has_left == 0
+    stage.suspect.closed.success(None)
+    assert stage.events.has_left == 1
+    stage.delivery.request(MAIN, 1)
+    assert stage.main.wants == []
+
+
+def test_a_group_that_cannot_be_joined_is_reported(stage: Stage) -> None:
+    error = KafkaError("the group is a consumer group")
+    stage.main.options["on_error"](error)
+    assert stage.events.errors == [error]
+
+
+# -- publisher ---------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_answered_in_order_with_their_append_times_or_errors(broker: EmbeddedBroker) -> None:
+    app = App("published", bootstrap_servers=broker.bootstrap, max_payload_bytes=2000, partitions=2)
+    app.send("x", queue="default").raise_if_not_sent()
+    settings = read_settings({"bootstrap_servers": broker.bootstrap, "max_payload_bytes": 2000})
+    loop, clock = Loop(), BrokerTimeEstimate()
+    client: KafkaClient = connect(settings, loop)
+    publisher = KafkaPublisher(client, settings, clock)
+    names = TopicNames("published")
+    answered: Future[Sequence[int | BaseException]] = Future()
+
+    def note(answers: Sequence[int | BaseException]) -> None:
+        answered.success(answers)
+
+    before_ms = clock.local_ms()
+    publisher.publish(
+        [
+            OutgoingRecord(names.queue("default"), b"1", None, [("id", b"x")]),
+            OutgoingRecord(names.results, b"2" * 200_000, b"key", [], 1),
+            OutgoingRecord(names.results, b"3" * 2_000_000, b"key", [], 1),
+            OutgoingRecord(names.results, b"4", b"key", [], 1),
+        ],
+        note,
+    )
+    assert loop.run_until(answered, SOON_S)
+    first, too_large, larger_still, last = answered.result()
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    assert before_ms - 2 <= first <= last <= clock.local_ms() + 2
+    assert isinstance(too_large, MessageSizeTooLargeError)
+    assert isinstance(larger_still, MessageSizeTooLargeError)
+    publisher.close()
+    client.close()
+    loop.close()
+    app.close(SOON_S)
+
+
+def test_state_records_that_come_while_others_are_written_go_together(broker: EmbeddedBroker) -> None:
+    """Each request costs worker and broker as much as the records of several jobs."""
+    app = App("together", bootstrap_servers=broker.bootstrap, partitions=1)
+    app.send("x", queue="default").raise_if_not_sent()
+    settings = read_settings({"bootstrap_servers": broker.bootstrap})
+    loop = Loop()
+    client: KafkaClient = connect(settings, loop)
+    publisher = KafkaPublisher(client, settings, BrokerTimeEstimate())
+    topic = TopicNames("together").results
+
+    def publish() -> Future[None]:
+        answered: Future[None] = Future()
+        publisher.publish([OutgoingRecord(topic, b"1", b"key", [], 0)], lambda answers: answered.success(None))
+        return answered
+
+    assert loop.run_until(publish(), SOON_S)  # it has connected
+    last = broker.requests.count
+    broker.clock.freeze()
+    with broker.faults.delay("Produce", seconds=1.0, topic=topic) as late:
+        published = [publish()]
+        while not late.seen:
+            loop.run_once(0.01)
+        for _ in range(4):
+            published.append(publish())
+            loop.run_once(0.0)
+    broker.clock.advance(1.0)
+    broker.clock.resume()
+    for each in published:
+        assert loop.run_until(each, SOON_S)
+    assert len(broker.requests.find("Produce", topic=topic, after=last)) == 2
+    publisher.close()
+    client.close()
+    loop.close()
+    app.close(SOON_S)
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def app(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Iterator[App]:
+    made = App(
+        f"app-{abs(hash(request.node.name)) % 10**8}",
+        bootstrap_servers=broker.bootstrap,
+        partitions=2,
+        result_view=100,
+    )
+    yield made
+    made.close(SOON_S)
+
+
+@pytest.fixture
+def say(app: App) -> Callable[..., None]:
+    """Write a state record as a worker would."""
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+
+    def write(job_id: str, state: JobState, value: bytes = b"", **fields: int) -> None:
+        key, body, headers = encode(StateRecord(job_id, state, value=value, **fields))
+        front = backend._connected()
+        front.send(app.names.results, body, key, headers, int(job_id[12:16], 16)).get(SOON_S)
+
+    return write
+
+
+def test_the_first_end_of_a_job_holds_for_those_who_saw_it_and_for_those_who_look_it_up(
+    app: App, broker: EmbeddedBroker, say: Callable[..., None]
+) -> None:
+    job = app.send("x")
+    assert not job.wait(0)
+    say(job.id, JobState.SUCCESS, b"1")
+    say(job.id, JobState.FAILURE, b"{}")
+    assert job.result(SOON_S) == 1
+    elsewhere = App(app.name, bootstrap_servers=broker.bootstrap, partitions=2)
+    assert elsewhere.job(job.id).status() is JobState.SUCCESS
+    say(job.id, JobState.FAILURE, b"{}")
+    assert elsewhere.job(job.id).result(SOON_S) == 1
+    elsewhere.close(SOON_S)
+
+
+def test_what_was_pushed_out_of_memory_is_looked_up(app: App, say: Callable[..., None]) -> None:
+    jobs = [app.send("x") for _ in range(120)]
+    assert not jobs[-1].wait(0)
+    for number, job in enumerate(jobs):
+        say(job.id, JobState.SUCCESS, b"%d" % number)
+    assert jobs[-1].result(SOON_S) == 119
+    assert [job.result(SOON_S) for job in jobs] == list(range(120))
+    assert jobs[0].status() is JobState.SUCCESS
+
+
+def test_ones_own_jobs_are_not_looked_up_however_soon_they_begin(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    front = backend._connected()
+    job_id = front.new_id()
+    looked_up: list[str] = []
+    monkeypatch.setattr(front.results, "_look_up", looked_up.append)
+    assert backend.wait(job_id, 0) is None
+    assert looked_up == []
+
+
+def test_a_broker_that_stops_answering_while_it_is_connected_to_is_given_up_after_the_request_timeout(
+    broker: EmbeddedBroker,
+) -> None:
+    app = App("unheard", bootstrap_servers=broker.bootstrap, partitions=2, request_timeout=1)
+    with broker.faults.drop("Produce", topic=app.names.results), pytest.raises(KafkaTimeoutError, match="within 1"):
+        app.send("x")
+    app.close(SOON_S)
+
+
+def test_many_threads_wait_each_for_its_own_job(app: App, say: Callable[..., None]) -> None:
+    jobs = [app.send("x") for _ in range(20)]
+    found: dict[int, int] = {}
+    waiting = [
+        threading.Thread(target=lambda n=number: found.update({n: jobs[n].result(SOON_S)})) for number in range(20)
+    ]
+    for thread in waiting:
+        thread.start()
+    for number, job in reversed(list(enumerate(jobs))):
+        say(job.id, JobState.SUCCESS, b"%d" % number)
+    for thread in waiting:
+        thread.join(SOON_S)
+    assert found == {number: number for number in range(20)}
+
+
+def test_a_handle_whose_app_was_closed_says_so_and_connects_to_nothing(app: App) -> None:
+    job = app.send("x")
+    app.close(SOON_S)
+    with pytest.raises(IllegalStateError, match="closed"):
+        job.wait(0)
+    assert app.job(job.id).status() is JobState.UNKNOWN
+
+
+def test_closing_lets_go_of_those_who_wait(app: App) -> None:
+    job = app.send("x")
+    ended = threading.Event()
+
+    def wait() -> None:
+        try:
+            job.wait(SOON_S)
+        except KafkaError:
+            pass
+        finally:
+            ended.set()
+
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    threading.Thread(target=wait, daemon=True).start()
+    results = backend._connected().results
+    while not results._waiting and not ended.is_set():
+        ended.wait(0.005)
+    app.close(SOON_S)
+    assert ended.wait(SOON_S / 2)
+
+
+def test_headers_of_a_record_that_has_too_many_for_a_state_are_not_made(app: App) -> None:
+    """A poll of the tail may bring 2,000 records of 16,384 headers: seconds of the loop, and hundreds of MB."""
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    front, job_id = backend._connected(), backend.new_id()
+    builder = RecordBatchBuilder(1 << 20)
+    for count in (MOST_HEADERS, MOST_HEADERS + 1):
+        state: list[tuple[str, bytes | None]] = [("state", b"SUCCESS")]
+        builder.append(1_000, job_id.encode(), b"", state + [("h", b"")] * (count - 1))
+    good, bad = CompletedFetch(TopicPartition("r", 0), 0, builder.build()).read(2, ReaderOptions())
+    assert front.results._state(good) == StateRecord(job_id, JobState.SUCCESS, time_ms=1_000)
+    assert front.results._state(bad) is None
+    assert isinstance(bad._headers, bytes)
+
+
+def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with contextlib.closing(App("damaged", bootstrap_servers=broker.bootstrap)) as app:
+        backend = app.backend()
+        assert isinstance(backend, KafkaBackend)
+        job_id = backend.new_id()
+        front = backend._connected()
+        bad = [("state", b"SUCCESS"), ("attempt", b"x")]
+        for _ in range(300):
+            front.send(app.names.results, b"", job_id.encode(), bad, front.partition)
+        for attempt in (1, 3, 2):
+            backend.send_state(StateRecord(job_id, JobState.STARTED, attempt))
+        backend.flush(SOON_S)
+        with caplog.at_level(logging.WARNING, "kafka.tasks"):
+            found = front.results._look_up(job_id)
+        assert found is not None
+        assert (found.state, found.attempt) == (JobState.STARTED, 3)
+        assert 0 < sum(": malformed state record" in record.getMessage() for record in caplog.records) < 30

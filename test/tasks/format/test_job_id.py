@@ -1,0 +1,76 @@
+"""Tests of ``kafka.tasks.format.job_id``."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka.net.clock import ManualClock
+from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, is_id, make_id, partition_of, time_of
+
+
+@given(st.integers(0, 2**48 - 1), st.integers(0, 2**16 - 1), st.binary(min_size=8, max_size=8))
+def test_an_id_gives_back_its_time_and_partition(ms: int, partition: int, random: bytes) -> None:
+    job_id = make_id(ms, partition, random)
+    assert is_id(job_id)
+    assert (time_of(job_id), partition_of(job_id)) == (ms, partition)
+    assert bytes.fromhex(job_id)[8:] == random
+
+
+@pytest.mark.parametrize("text", ["", "0" * 31, "0" * 33, "G" * 32, "A" * 32, " " + "0" * 31, "0" * 31 + "\n"])
+def test_what_is_no_id_is_seen(text: str) -> None:
+    assert not is_id(text)
+
+
+def test_ids_of_one_millisecond_differ() -> None:
+    clock = ManualClock()
+    make = IdMaker(5, BrokerTimeEstimate(clock.time))
+    ids = {make() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert {partition_of(i) for i in ids} == {5}
+    assert {time_of(i) for i in ids} == {int(clock.time() * 1000)}
+
+
+def test_ids_are_later_than_what_they_are_to_come_after() -> None:
+    clock = ManualClock()
+    now_ms = int(clock.time() * 1000)
+    make = IdMaker(5, BrokerTimeEstimate(clock.time), now_ms + 10)
+    assert time_of(make()) == now_ms + 11
+    clock.advance(1)
+    assert time_of(make()) == now_ms + 1000
+
+
+@pytest.mark.parametrize("partition", [-1, 65_536])
+def test_a_partition_that_an_id_cannot_name_is_refused(partition: int) -> None:
+    with pytest.raises(ValueError, match="results partition"):
+        IdMaker(partition, BrokerTimeEstimate())
+
+
+@pytest.mark.parametrize("ahead_ms", [-180_000, 180_000, 0])
+def test_ids_carry_the_brokers_time_after_one_answer(ahead_ms: int) -> None:
+    clock = ManualClock()
+    broker = BrokerTimeEstimate(clock.time)
+    sent = broker.local_ms()
+    clock.advance(0.010)
+    broker.observe(sent, broker.local_ms(), sent + 4 - ahead_ms)
+    truth = broker.local_ms() - ahead_ms
+    assert abs(broker.now_ms() - truth) <= 10
+
+
+def test_a_slow_answer_does_not_move_the_clock() -> None:
+    broker = BrokerTimeEstimate(ManualClock().time)
+    broker.observe(1000, 1002, 1501)
+    before = broker.offset_ms
+    broker.observe(2000, 9000, 2501)
+    assert broker.offset_ms == before
+
+
+def test_a_step_of_the_wall_clock_does_not_move_the_brokers_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = BrokerTimeEstimate()
+    assert abs(broker.local_ms() / 1000 - time.time()) < 60
+    before_ms = broker.now_ms()
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    assert before_ms <= broker.now_ms() < before_ms + 60_000

@@ -1,0 +1,152 @@
+"""Tests of ``kafka.tasks.format.topics``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
+from kafka.tasks.format.topics import (
+    TopicDefaults,
+    TopicNames,
+    TopicPlan,
+    check_name,
+    check_queue,
+    ensure_topics,
+    group_configs,
+    queue_plans,
+    results_plans,
+)
+
+NAMES = TopicNames("shop")
+
+
+class Admin:
+    """A cluster of topics in a dictionary; ``racing``: names that somebody else creates first."""
+
+    def __init__(self, **topics: TopicPlan) -> None:
+        self.topics: dict[str, TopicPlan] = {plan.name: plan for plan in topics.values()}
+        self.racing: set[str] = set()
+        self.created: list[str] = []
+
+    def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+        return {name: self.topics[name].partitions for name in names if name in self.topics}
+
+    def configs(self, name: str) -> Mapping[str, str]:
+        return self.topics[name].configs
+
+    def create(self, plan: TopicPlan) -> None:
+        self.topics[plan.name] = plan
+        if plan.name in self.racing:
+            raise TopicAlreadyExistsError
+        self.created.append(plan.name)
+
+
+def test_a_queue_has_three_topics_and_the_results_two() -> None:
+    assert [p.name for p in queue_plans(NAMES, "mail", TopicDefaults())] == [
+        "shop.mail",
+        "shop.mail.suspect",
+        "shop.mail.dead",
+    ]
+    assert [p.name for p in results_plans(NAMES, TopicDefaults())] == ["shop.results", "shop.results.late"]
+
+
+def test_nothing_that_waits_expires_and_all_times_are_the_brokers() -> None:
+    plans = queue_plans(NAMES, "mail", TopicDefaults()) + results_plans(NAMES, TopicDefaults())
+    assert {p.configs["message.timestamp.type"] for p in plans} == {"LogAppendTime"}
+    assert {p.configs["cleanup.policy"] for p in plans} == {"delete"}
+    kept = {p.name: p.configs["retention.ms"] for p in plans}
+    assert kept == {
+        "shop.mail": "-1",
+        "shop.mail.suspect": "-1",
+        "shop.mail.dead": "2592000000",
+        "shop.results": "86400000",
+        "shop.results.late": "86400000",
+    }
+
+
+def test_settings_reach_the_topics() -> None:
+    shape = TopicDefaults(3, 2, 1, result_ttl_s=3600, max_payload_bytes=2_000_000)
+    for plan in queue_plans(NAMES, "mail", shape) + results_plans(NAMES, shape):
+        assert (plan.partitions, plan.replication_factor, plan.configs["min.insync.replicas"]) == (3, 2, "1")
+        assert int(plan.configs["max.message.bytes"]) > 2_000_000
+    assert results_plans(NAMES, shape)[0].configs["segment.ms"] == "150000"
+
+
+def test_a_group_starts_at_the_earliest_record() -> None:
+    configs = dict(group_configs())
+    assert configs["share.auto.offset.reset"] == "earliest"
+    assert configs["share.isolation.level"] == "read_uncommitted"
+    assert dict(group_configs(read_committed=True))["share.isolation.level"] == "read_committed"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", ".a", "a.", "a..b", "ä", "x" * 101, "a\n"])
+def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
+    with pytest.raises(IllegalArgumentError):
+        check_name("a queue", name)
+
+
+@pytest.mark.parametrize(
+    "queue", ["results", "commands", "schedule", "workers", "mail.dead", "mail.suspect", "results.late"]
+)
+def test_a_queue_cannot_have_the_name_of_an_apps_own_topic(queue: str) -> None:
+    with pytest.raises(IllegalArgumentError, match="uses a topic of that name"):
+        check_queue(queue)
+
+
+@pytest.mark.parametrize("queue", ["mail", "eu.mail", "dead", "A-b_9"])
+def test_other_names_are_queues(queue: str) -> None:
+    assert check_queue(queue) == queue
+
+
+def test_missing_topics_are_created() -> None:
+    admin = Admin()
+    found = ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
+    assert admin.created == ["shop.mail", "shop.mail.suspect", "shop.mail.dead"]
+    assert found["shop.mail"].partitions == 8
+    assert found["shop.mail"].max_message_bytes == 1_000_000 + 64 * 1024
+
+
+def test_a_topic_that_somebody_else_creates_meanwhile_is_taken_as_it_is() -> None:
+    admin = Admin()
+    admin.racing = {"shop.mail"}
+    assert "shop.mail" in ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
+
+
+def test_a_missing_topic_is_an_error_when_creation_is_forbidden() -> None:
+    with pytest.raises(KafkaConfigurationError, match=r"--topic shop\.mail --partitions 8 .*retention\.ms=-1"):
+        ensure_topics(Admin(), queue_plans(NAMES, "mail", TopicDefaults()), create=False)
+
+
+def test_a_topic_that_is_there_keeps_its_partitions_and_its_limit() -> None:
+    there = TopicPlan("shop.mail", 2, 1, {"max.message.bytes": "5000"})
+    found = ensure_topics(Admin(mail=there), queue_plans(NAMES, "mail", TopicDefaults())[:1], create=False)
+    assert (found["shop.mail"].partitions, found["shop.mail"].max_message_bytes) == (2, 5000)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("cleanup.policy", "compact"), ("message.timestamp.type", "CreateTime")]
+)
+def test_a_topic_that_would_lose_jobs_is_an_error(key: str, value: str) -> None:
+    there = TopicPlan("shop.mail", 2, 1, {key: value})
+    with pytest.raises(KafkaConfigurationError, match=f"{key}={value}"):
+        ensure_topics(Admin(mail=there), queue_plans(NAMES, "mail", TopicDefaults())[:1], create=True)
+
+
+def test_a_queue_that_expires_is_a_warning() -> None:
+    warnings: list[str] = []
+    there = TopicPlan("shop.mail", 2, 1, {"retention.ms": "604800000"})
+    ensure_topics(Admin(mail=there), queue_plans(NAMES, "mail", TopicDefaults())[:1], create=True, warn=warnings.append)
+    assert warnings == ["topic shop.mail has retention.ms=604800000: jobs that wait longer are deleted; set it to -1"]
+
+
+def test_a_topic_that_somebody_else_just_made_and_our_broker_does_not_know_yet_is_taken_as_planned() -> None:
+    class Lagging(Admin):
+        def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+            return {}
+
+    admin = Lagging()
+    plans = queue_plans(NAMES, "mail", TopicDefaults())
+    admin.racing = {plan.name for plan in plans}
+    assert ensure_topics(admin, plans, create=True)["shop.mail"].partitions == 8
