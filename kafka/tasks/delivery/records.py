@@ -95,10 +95,10 @@ class StateRecords:
             death = DeadLetter(
                 decision.cause, error_info.type, error_info.text, error_info.traceback, self._host, now_ms, lease.origin
             )
-            moved = envelope.with_counts(envelope.attempt, decision.crashes, envelope.clean)
+            moved = envelope.moved(envelope.attempt, decision.crashes, envelope.clean)
             return OutgoingRecord(self._names.dead(queue), envelope.value, None, moved.headers() + death.headers())
         unknown = envelope.unknown + decision.unknown if decision.move is MoveTarget.SAME else 0
-        moved = envelope.with_counts(decision.attempt, decision.crashes, envelope.clean + decision.clean, unknown)
+        moved = envelope.moved(decision.attempt, decision.crashes, envelope.clean + decision.clean, unknown)
         topic = {
             MoveTarget.QUEUE: self._names.queue(queue),
             MoveTarget.SAME: lease.source.topic,

@@ -1,26 +1,40 @@
-"""A job as a record, both ways.
+"""A job as a record, both ways: one table, read by the worker, the child and every move of a job.
 
-The record's value is the payload (:mod:`kafka.tasks.format.payload`); everything else is headers, so that any language
-can write a job with two of them and a worker can look at a job without decoding its arguments::
+The record's value is the payload (:mod:`kafka.tasks.format.payload`), its key the job's key, if it has one; everything
+else is headers, so that any language can write a job with two of them and a worker can look at a job without decoding
+its arguments::
 
     header          content (ASCII text)                       left out when
-    id              32 hex digits, see kafka.tasks.format.job_id         never
+    id              32 hex digits, see kafka.tasks.format.job_id   never
     name            the task's name, UTF-8                     never
     attempt         1 for the first run, counts all            1
+    due             ms since the epoch, broker time:           it may start at once
+                    not to start before
     expires         ms since the epoch, broker time            it never expires
     timeout         seconds, hard limit of this call           the task's own holds
     soft-timeout    seconds, soft limit of this call           the task's own holds
     store           0: no SUCCESS record                       the task's own holds
+    content-type    media type of the payload                  application/json
+    needs           what a worker must understand to run it,   nothing
+                    names with commas between
     crashes         workers that died running it               0
     clean           times a worker gave it back unstarted      0
-    unknown         times a worker had it as a suspect and     0
-                    had no task of its name
+    unknown         times a worker could not run it: it had    0
+                    no task of the name, or lacked a need
+    unknown-since   ms since the epoch, the first such time    it was not
+    run             the slot of a periodic entry               it is not of one
+    origin          id of the dead job that it replays         it is no replay
+    parent          id of the job that enqueued it             it has none
+    root            id of the first job of its workflow        it has none
 
 The time of the enqueue is in the id, that of this attempt is the record's own timestamp. Headers that are not in the
-table (trace context, say) are carried along unchanged. A dead record is the job's record with value and headers as they
-were, and ``dead-*`` headers added (:class:`DeadLetter`), so that it can be replayed by leaving those out.
+table (trace context, the caller's own) are carried along unchanged. A dead record is the job's record with value and
+headers as they were, and ``dead-*`` headers added (:class:`DeadLetter`), so that it can be replayed by leaving those
+out.
 
-A new header is one more row in ``_FIELDS`` and one more field of :class:`Envelope`.
+A new header is one more row in ``_FIELDS`` and one more field of :class:`Envelope`. One that an older worker must not
+ignore also gets a name in :data:`UNDERSTOOD`, which its writers put into ``needs``: a worker that does not understand a
+need leaves the job to others, as one of an unknown task.
 """
 
 from __future__ import annotations
@@ -44,6 +58,9 @@ MOST_EXTRA = 100
 MOST_HEADERS = 128
 """Of all kinds; those of the table and of a death come on top of the others', and change on a job's way."""
 
+UNDERSTOOD: frozenset[str] = frozenset()
+"""Needs that this release meets."""
+
 MALFORMED = -1
 """In the place of a number of headers."""
 
@@ -52,14 +69,16 @@ MOST_SHOWN = 100
 
 
 class Envelope:
-    """One job: which task, with what, and how far it has come. ``value`` is the undecoded payload.
+    """One job: which task, with what, and how far it has come. ``value`` is the undecoded payload, ``key`` the key of
+    the record.
 
     No dataclass: compiled, one takes three times as long to make and to look into.
     """
 
     __slots__ = (
-        "attempt", "clean", "crashes", "expires_ms", "extra", "id", "name", "soft_timeout", "store_result", "timeout",
-        "unknown", "value",
+        "attempt", "clean", "content_type", "crashes", "due_ms", "expires_ms", "extra", "id", "key", "name", "needs",
+        "origin", "parent", "root", "run", "soft_timeout", "store_result", "timeout", "unknown", "unknown_since_ms",
+        "value",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +95,15 @@ class Envelope:
         clean: int = 0,
         extra: tuple[Header, ...] = (),
         unknown: int = 0,
+        key: bytes | None = None,
+        due_ms: int | None = None,
+        content_type: str | None = None,
+        needs: tuple[str, ...] = (),
+        unknown_since_ms: int | None = None,
+        run: str | None = None,
+        origin: str | None = None,
+        parent: str | None = None,
+        root: str | None = None,
     ) -> None:
         self.id = id
         self.name = name
@@ -90,18 +118,36 @@ class Envelope:
         # Headers that the format does not name, in the record's order: they go with the job through all its moves.
         self.extra = extra
         self.unknown = unknown
+        self.key = key
+        self.due_ms = due_ms
+        self.content_type = content_type
+        self.needs = needs
+        self.unknown_since_ms = unknown_since_ms
+        self.run = run
+        self.origin = origin
+        self.parent = parent
+        self.root = root
 
-    def with_counts(self, attempt: int, crashes: int, clean: int, unknown: int = 0) -> Envelope:
+    def moved(
+        self,
+        attempt: int,
+        crashes: int,
+        clean: int = 0,
+        unknown: int = 0,
+        unknown_since_ms: int | None = None,
+        due_ms: int | None = None,
+    ) -> Envelope:
         """The same job, having come so far."""
         return Envelope(
             self.id, self.name, self.value, attempt, self.expires_ms, self.timeout, self.soft_timeout,
-            self.store_result, crashes, clean, self.extra, unknown,
+            self.store_result, crashes, clean, self.extra, unknown, self.key, due_ms, self.content_type, self.needs,
+            unknown_since_ms, self.run, self.origin, self.parent, self.root,
         )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Envelope):
             return NotImplemented
-        return (self.value, self.headers()) == (other.value, other.headers())
+        return (self.key, self.value, self.headers()) == (other.key, other.value, other.headers())
 
     def __repr__(self) -> str:
         return f"<Envelope {self.value!r} {self.headers()!r}>"
@@ -118,7 +164,11 @@ class Envelope:
 
     def headers(self) -> list[Header]:
         """The record's headers; fields at their defaults are left out."""
-        headers: list[Header] = [("id", self.id.encode()), ("name", self.name.encode())]
+        return [("id", self.id.encode()), ("name", self.name.encode()), *self.more_headers()]
+
+    def more_headers(self) -> list[Header]:
+        """The record's headers beside id and name."""
+        headers: list[Header] = []
         for header, attribute, default, to_text, _ in _FIELDS:
             value = getattr(self, attribute)
             if value != default:
@@ -127,14 +177,14 @@ class Envelope:
         return headers
 
 
-def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
+def decode(value: bytes | None, headers: Sequence[Header], key: bytes | None = None) -> Envelope:
     """The job in a record; :class:`BadRecord` with a cause when it is none. The payload is not looked at."""
     job_id: str | None = None
     name: str | None = None
     if len(headers) == 2 and headers[0][0] == "id" and headers[1][0] == "name":  # a call without options, in our order
         job_id, name = _text("id", headers[0][1]), _text("name", headers[1][1])
         if value is not None and name and is_id(job_id):
-            return Envelope(job_id, name, bytes(value))
+            return Envelope(job_id, name, bytes(value), key=key)
         job_id = name = None
     if len(headers) > MOST_HEADERS:
         raise too_many_headers(len(headers))
@@ -167,7 +217,7 @@ def decode(value: bytes | None, headers: Sequence[Header]) -> Envelope:
         raise BadRecord("no-job", "the task's name is empty", job_id)
     if value is None:
         raise BadRecord("no-payload", "the record has no value", job_id)
-    return Envelope(job_id, name, bytes(value), extra=tuple(extra), **fields)
+    return Envelope(job_id, name, bytes(value), extra=tuple(extra), key=key, **fields)
 
 
 def too_many_headers(count: int) -> BadRecord:
@@ -270,15 +320,41 @@ def _flag(text: str) -> bool:
     return text == "1"
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+def _job_id(text: str) -> str:
+    if not is_id(text):
+        raise ValueError(text)
+    return text
+
+
+def _short(text: str) -> str:
+    if not 0 < len(text) <= MOST_SHOWN:
+        raise ValueError(text)
+    return text
+
+
 _Row: TypeAlias = "tuple[str, str, Any, Callable[[Any], str], Callable[[str], Any]]"
 _FIELDS: tuple[_Row, ...] = (
     ("attempt", "attempt", 1, str, _positive),
+    ("due", "due_ms", None, str, _natural),
     ("expires", "expires_ms", None, str, _natural),
     ("timeout", "timeout", None, repr, _duration),
     ("soft-timeout", "soft_timeout", None, repr, _duration),
     ("store", "store_result", None, lambda flag: "1" if flag else "0", _flag),
+    ("content-type", "content_type", None, str, _short),
+    ("needs", "needs", (), ",".join, _names),
     ("crashes", "crashes", 0, str, _natural),
     ("clean", "clean", 0, str, _natural),
     ("unknown", "unknown", 0, str, _natural),
+    ("unknown-since", "unknown_since_ms", None, str, _natural),
+    ("run", "run", None, str, _short),
+    ("origin", "origin", None, str, _job_id),
+    ("parent", "parent", None, str, _job_id),
+    ("root", "root", None, str, _job_id),
 )
 _DECODERS = {header: (attribute, from_text) for header, attribute, _, _, from_text in _FIELDS}
+OWN_HEADERS: frozenset[str] = frozenset({"id", "name", *_DECODERS})
+"""Names of the table: a caller's own headers have others, which do not begin with :data:`DEAD` either."""

@@ -70,7 +70,7 @@ def test_jobs_arrive_in_their_order_and_outcomes_come_back(pair: Pair) -> None:
     for seq in (1, 2, 3):
         packet = pair.child.receive()
         assert packet is not None
-        assert (packet.seq, packet.value) == (seq, b"payload %d" % seq)
+        assert (packet.seq, packet.envelope.value) == (seq, b"payload %d" % seq)
         pair.child.send_done(JobDone(seq, JobSucceeded(b"%d" % seq), 0.5, 1.5))
     assert pair.parent.read_messages() == [JobDone(seq, JobSucceeded(b"%d" % seq), 0.5, 1.5) for seq in (1, 2, 3)]
     assert pair.parent.read_messages() == []
@@ -121,7 +121,7 @@ def test_payloads_of_any_size_pass_both_ways(pair: Pair, size: int) -> None:
     assert pair.parent.send(1, a_call(payload))
     packet = pair.child.receive()
     assert packet is not None
-    assert packet.value == payload
+    assert packet.envelope.value == payload
     pair.child.send_done(JobDone(1, JobSucceeded(payload), 0.0, 0.0))
     (done,) = pair.parent.read_messages()
     assert isinstance(done, JobDone)
@@ -153,7 +153,7 @@ def test_every_name_and_header_of_a_record_passes_however_long(pair: Pair) -> No
     assert pair.parent.send(1, job)
     packet = pair.child.receive()
     assert packet is not None
-    assert (packet.name, packet.extra, packet.value) == (job.envelope.name, job.envelope.extra, b"payload")
+    assert packet.envelope == job.envelope
 
 
 def test_the_end_of_the_jobs_comes_after_the_jobs(pair: Pair) -> None:

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.errors import SoftTimeLimit
-from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.pools.child import process_setup
 from kafka.tasks.pools.child.soft_limit import SoftLimitWindow
 from kafka.tasks.pools.ipc.channel import ChildChannel
@@ -69,17 +68,8 @@ class ChildJob(Job):
     def __init__(self, packet: Packet, task: Task[..., Any], page: SharedPage) -> None:
         self._page = page
         self._seq = packet.seq
-        envelope = Envelope(
-            packet.id,
-            packet.name,
-            packet.value,
-            packet.attempt,
-            store_result=packet.store_result,
-            crashes=packet.crashes,
-            extra=packet.extra,
-        )
-        lease = JobLease(_source(packet.queue), packet.value, (), packet.deliveries)
-        super().__init__(lease, envelope, task, crashes=packet.crashes)
+        lease = JobLease(_source(packet.queue), packet.envelope.value, (), packet.deliveries)
+        super().__init__(lease, packet.envelope, task)
 
     @property
     def cancelled(self) -> bool:
@@ -139,14 +129,14 @@ class JobLoop:
         seq = window.seq = packet.seq
         started_at = time.monotonic()
         page.begin(seq, started_at)
-        self._log.begin(packet.id, packet.name)
+        self._log.begin(packet.envelope.id, packet.envelope.name)
         ran_s = 0.0
         try:
             outcome: Outcome
-            task = self._app.tasks.get(packet.name)
+            task = self._app.tasks.get(packet.envelope.name)
             if task is None:
                 outcome = AttemptFailed(
-                    ErrorInfo("UnknownTask", f"this child has no task {packet.name!r}"), listed=False
+                    ErrorInfo("UnknownTask", f"this child has no task {packet.envelope.name!r}"), listed=False
                 )
             else:
                 outcome, ran_s = self._outcome(packet, task)

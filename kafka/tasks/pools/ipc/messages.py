@@ -2,13 +2,14 @@
 
 A packet (parent to child; one message of the socket, so it has no length of its own)::
 
-     0     1       2        4         8     16        24           28        32      64
-     +-----+-------+--------+---------+-----+---------+------------+---------+-------+-------+--------+--------
-     | "J" | flags | names  | extras  | seq | attempt | deliveries | crashes | id    | names | extras | payload
-     +-----+-------+--------+---------+-----+---------+------------+---------+-------+-------+--------+--------
+     0     1       2        4         8     16           20      52
+     +-----+-------+--------+---------+-----+------------+-------+-------+---------+--------
+     | "J" | flags | names  | headers | seq | deliveries | id    | names | headers | payload
+     +-----+-------+--------+---------+-----+------------+-------+-------+---------+--------
 
-``names`` are the task's and the queue's, with a zero byte between; ``extras`` the record's foreign headers as JSON,
-when there are any. Where all that would be too large for a packet, what follows the id is in a file
+``names`` are the task's and the queue's, with a zero byte between; ``headers`` the record's headers beside id and name
+(:meth:`kafka.tasks.format.envelope.Envelope.more_headers`) as JSON, when there are any; with :data:`KEY` in ``flags``
+the first of them is the record's key. Where all that would be too large for a packet, what follows the id is in a file
 that comes along. The body of a frame (child to parent)::
 
     UP         JSON: pid, generation, versions, registry_hash
@@ -27,7 +28,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from kafka.tasks.format.envelope import Header
+from kafka.tasks.format.envelope import Envelope, Header, decode
 from kafka.tasks.pools.ipc.frames import Frame
 from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildMessage, ChildProgress, ChildUp, JobDone
 from kafka.tasks.pools.runner import Job
@@ -37,53 +38,48 @@ JOB = 0x4A
 END = b"E"
 """The packet that ends the jobs, where closing the parent's side does not."""
 
-STORE_KNOWN, STORE = 1, 2
+KEY = 1
 
-PACKET = struct.Struct("<BBHIQQII32s")
+PACKET = struct.Struct("<BBHIQI32s")
 PACKET_BYTES = PACKET.size
 
 UP, PROGRESS, DONE = 1, 2, 3
 
 _DONE = struct.Struct("<QddB")
 _MOST_32 = 0xFFFFFFFF
-_STORE_FLAGS = {None: 0, False: STORE_KNOWN, True: STORE_KNOWN | STORE}
 
 
 class Packet(NamedTuple):
     """A job as the child gets it."""
 
     seq: int
-    id: str
-    name: str
     queue: str
-    value: bytes
-    attempt: int
     deliveries: int
-    crashes: int
-    store_result: bool | None
-    extra: tuple[Header, ...]
+    envelope: Envelope
 
 
 def encode_job(seq: int, job: Job) -> tuple[bytes, bytes, bytes]:
-    """The packet of a job in three pieces: up to the id, names with extras, payload."""
+    """The packet of a job in three pieces: up to the id, names with headers, payload."""
     envelope = job.envelope
     names = _names(envelope.name, job.lease.source.queue)
-    extras = b""
-    if envelope.extra:
-        pairs = [(name, None if raw is None else raw.decode("latin-1")) for name, raw in envelope.extra]
-        extras = json.dumps(pairs).encode()
+    # A job that came with two headers has id and name: to look at the fields of each would cost a microsecond.
+    headers, key = envelope.more_headers() if len(job.lease.headers) != 2 else (), envelope.key
+    encoded = b""
+    if headers or key is not None:
+        pairs = [(name, None if raw is None else raw.decode("latin-1")) for name, raw in headers]
+        if key is not None:
+            pairs.insert(0, ("key", key.decode("latin-1")))
+        encoded = json.dumps(pairs).encode()
     head = PACKET.pack(
         JOB,
-        _STORE_FLAGS[envelope.store_result],
+        0 if key is None else KEY,
         len(names),
-        len(extras),
+        len(encoded),
         seq,
-        envelope.attempt,
         min(job.lease.deliveries, _MOST_32),
-        min(job.crashes, _MOST_32),
         envelope.id.encode(),
     )
-    return head, names + extras if extras else names, envelope.value
+    return head, names + encoded if encoded else names, envelope.value
 
 
 @lru_cache(maxsize=1024)
@@ -98,17 +94,18 @@ def seq_of(packet: bytes | bytearray) -> int:
 
 def decode_job(packet: memoryview, rest: bytes | None = None) -> Packet:
     """A job out of a packet; ``rest`` is what was in the file that came with it."""
-    _, flags, names_length, extras_length, seq, attempt, deliveries, crashes, job_id = PACKET.unpack_from(packet)
+    _, flags, names_length, headers_length, seq, deliveries, raw_id = PACKET.unpack_from(packet)
     tail = packet[PACKET_BYTES:] if rest is None else memoryview(rest)
     name, _, queue = str(tail[:names_length], "utf-8").partition("\0")
-    extra: tuple[Header, ...] = ()
-    at = names_length
-    if extras_length:
-        at += extras_length
-        pairs = json.loads(bytes(tail[names_length:at]))
-        extra = tuple((key, None if raw is None else raw.encode("latin-1")) for key, raw in pairs)
-    store = bool(flags & STORE) if flags & STORE_KNOWN else None
-    return Packet(seq, str(job_id, "ascii"), name, queue, bytes(tail[at:]), attempt, deliveries, crashes, store, extra)
+    job_id = str(raw_id, "ascii")
+    payload = bytes(tail[names_length + headers_length :])
+    if not headers_length:
+        return Packet(seq, queue, deliveries, Envelope(job_id, name, payload))
+    pairs = json.loads(bytes(tail[names_length : names_length + headers_length]))
+    headers: list[Header] = [(header, None if raw is None else raw.encode("latin-1")) for header, raw in pairs]
+    key = headers.pop(0)[1] if flags & KEY else None
+    own: list[Header] = [("id", job_id.encode()), ("name", name.encode())]
+    return Packet(seq, queue, deliveries, decode(payload, own + headers, key))
 
 
 # -- news -------------------------------------------------------------------------------------------------------------
