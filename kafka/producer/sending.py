@@ -138,12 +138,16 @@ class FutureRecordMetadata:
         return -1 if result is None else result[1]
 
     @property
-    def appended(self) -> int | BaseException:
-        """Of one that is done: :attr:`append_time_ms`, or why it failed."""
-        done = self._settled()[0].done
+    def appended(self) -> tuple[int, int] | BaseException:
+        """Of one that is done: :attr:`append_time_ms` and its offset (-1: unknown), or why it failed."""
+        pending_records, index, _ = self._settled()
+        done = pending_records.done
         if done.exception is not None:
             return done.exception
-        return -1 if done.value is None else done.value[1]
+        if done.value is None:
+            return -1, -1
+        base_offset, append_time = done.value
+        return append_time, base_offset + index if base_offset >= 0 else -1
 
     def succeeded(self) -> bool:
         """Done, with a value."""

@@ -10,7 +10,10 @@ raised *by* user code. Wrong options raise :class:`kafka.errors.IllegalArgumentE
 from __future__ import annotations
 
 import difflib
+import math
+import time
 from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from kafka.errors import IllegalArgumentError, KafkaError
@@ -147,6 +150,48 @@ class Cancel(Exception):
     def __init__(self, reason: str = "cancelled by the task") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class Snooze(Exception):
+    """Raise or return it from a task: the job starts again after ``seconds`` (a number or a ``timedelta``, at most
+    :data:`LONGEST_DELAY_S`), which counts no attempt."""
+
+    def __init__(self, seconds: float | timedelta) -> None:
+        self.delay_ms = int(1000 * check_delay("Snooze(seconds)", seconds))
+        super().__init__(f"snoozed for {self.delay_ms / 1000:g} s")
+
+
+class RetryAt(Exception):
+    """Raise or return it from a task: another attempt follows at ``when``, an aware ``datetime`` or seconds since the
+    epoch, at most :data:`LONGEST_DELAY_S` from now. It counts as an attempt: with ``retry=`` it is subject to
+    ``max_attempts``."""
+
+    def __init__(self, when: float | datetime, reason: str = "") -> None:
+        if isinstance(when, datetime):
+            if when.tzinfo is None:
+                raise IllegalArgumentError(f"RetryAt(when) needs a datetime with a time zone, not {when!r}")
+            when = when.timestamp()
+        check_delay("RetryAt(when), from now on,", max(0.0, _finite("RetryAt(when)", when) - time.time()))
+        self.due_ms = int(1000 * when)
+        super().__init__(reason or f"to be retried at {datetime.fromtimestamp(when, timezone.utc).isoformat()}")
+
+
+LONGEST_DELAY_S = 86_400.0
+"""Workers keep delays by their own timers: for a day at most."""
+
+
+def check_delay(name: str, value: float | timedelta) -> float:
+    """``value`` as seconds that a job may be delayed."""
+    seconds = _finite(name, value.total_seconds() if isinstance(value, timedelta) else value)
+    if not 0 <= seconds <= LONGEST_DELAY_S:
+        raise IllegalArgumentError(f"{name} must be 0 to {LONGEST_DELAY_S:g} seconds (a day), not {value!r}")
+    return seconds
+
+
+def _finite(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise IllegalArgumentError(f"{name} must be a finite number of seconds, not {value!r}")
+    return float(value)
 
 
 class SoftTimeLimit(BaseException):

@@ -69,6 +69,7 @@ class WorkerOptions:
     track_started: bool = False
     timeout_s: float | None = None
     soft_timeout_s: float | None = None
+    unknown_ttl_s: float = 86_400.0
 
 
 def is_task_name(text: str) -> bool:

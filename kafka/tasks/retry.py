@@ -1,8 +1,9 @@
 """The retry policy of a task: how many attempts, for which errors, how far apart.
 
 ``max_attempts`` counts *all* attempts, the first included. The policy decides nothing by itself:
-:func:`kafka.tasks.rules.outcome.decide` does, from the numbers. Waiting between attempts is the schedule's work; while
-there is none, a task that asks for ``backoff`` is refused when it is declared, and a retry follows at once. """
+:func:`kafka.tasks.rules.decide.decide` does, from the numbers. The next attempt is written at once, with the time at
+which it is due; the worker that leases it holds it until then.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +13,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kafka.errors import IllegalArgumentError
+from kafka.tasks.errors import LONGEST_DELAY_S, check_delay
+
+_TRIED = 20
+"""Attempts whose delay is tried when the policy is declared."""
 
 Backoff: TypeAlias = Callable[[int], float]
 """Seconds to wait after attempt ``n`` (1, 2, ...) has failed."""
@@ -19,10 +24,10 @@ Backoff: TypeAlias = Callable[[int], float]
 
 def expo(first: float = 4, factor: float = 2, cap: float = 900) -> Backoff:
     """Exponential back-off: ``first`` seconds after the first failure, then ``factor`` times more, ``cap`` at most."""
-    if first <= 0 or factor < 1 or cap < first:
+    if not (first > 0 and factor >= 1 and first <= cap <= LONGEST_DELAY_S):
         raise IllegalArgumentError(
             f"expo(first={first}, factor={factor}, cap={cap}): first must be above 0, factor at least 1, "
-            "cap at least first"
+            f"cap from first to {LONGEST_DELAY_S:g} (a day)"
         )
 
     def wait(attempt: int) -> float:
@@ -40,9 +45,8 @@ class Retry:
 
     ``max_attempts``: all attempts, at least 1. ``on``: exception classes that are worth another attempt; any other
     sends the job to the dead topic at once; empty means every error. ``backoff``: seconds by attempt, for example
-    :func:`expo`. ``jitter``: shorten each wait by a random part of up to a half, so that many failures at once do not
-    come back at once.
-    """
+    :func:`expo`, at most a day; without it the next attempt follows at once. ``jitter``: shorten each wait by a random
+    part of up to a half, so that many failures at once do not come back at once. """
 
     max_attempts: int = 5
     on: tuple[type[BaseException], ...] = ()
@@ -59,6 +63,9 @@ class Retry:
         object.__setattr__(self, "on", classes)
         if self.backoff is not None and not callable(self.backoff):
             raise IllegalArgumentError(f"Retry(backoff=) takes a function, such as expo(), not {self.backoff!r}")
+        if self.backoff is not None:
+            for attempt in range(1, min(self.max_attempts, _TRIED)):
+                check_delay(f"Retry(backoff=): the delay after attempt {attempt}", self.backoff(attempt))
 
     def lists(self, error: BaseException) -> bool:
         """Whether ``error`` is worth another attempt."""
@@ -68,5 +75,5 @@ class Retry:
         """Seconds between the failure of ``attempt`` and the next one."""
         if self.backoff is None:
             return 0.0
-        wait = self.backoff(attempt)
+        wait = min(max(0.0, self.backoff(attempt)), LONGEST_DELAY_S)
         return wait * (1 - rng.random() / 2) if self.jitter else wait

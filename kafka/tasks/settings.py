@@ -71,14 +71,9 @@ def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def retry_policy(name: str, value: Any) -> Retry:
-    """A :class:`Retry` that this release can carry out."""
+    """``value`` when it is a :class:`Retry`."""
     if not isinstance(value, Retry):
         raise IllegalArgumentError(f"{name} must be a Retry(max_attempts=...), not {value!r}")
-    if value.backoff is not None:
-        raise IllegalArgumentError(
-            f"{name}: Retry(backoff=) needs the schedule, which this release does not have yet; leave it out to "
-            "retry without a delay"
-        )
     return value
 
 
@@ -142,6 +137,9 @@ SETTINGS: dict[str, QueueSetting] = {
         None, optional(seconds), "s", "soft limit of a job's run, unless the task says otherwise"
     ),
     "crash_limit": QueueSetting(3, _integer(1, 100), "", "workers that a job may kill before it is dead"),
+    "unknown_ttl": QueueSetting(
+        86_400.0, seconds, "s", "how long jobs of a task that no worker declares wait for one that does"
+    ),
     "stop_grace": QueueSetting(20.0, seconds, "s", "how long a stopping worker waits for running jobs"),
     "kill_grace": QueueSetting(5.0, seconds, "s", "how long it waits after it has asked them to end"),
     "linger": QueueSetting(0.002, seconds, "s", "how long the producer of jobs waits for more of them"),
@@ -186,6 +184,7 @@ class Settings:
     timeout: float | None
     soft_timeout: float | None
     crash_limit: int
+    unknown_ttl: float
     stop_grace: float
     kill_grace: float
     linger: float

@@ -291,7 +291,7 @@ def test_all_attempts_are_counted_and_the_last_failure_is_dead_with_its_cause(be
     (death,) = bench.dead()
     assert (death.cause, death.type, death.text) == ("attempts", "OSError", "the disk is full")
     assert "never" in death.traceback
-    assert death.origin.startswith(f"{bench.name}.default:")
+    assert death.origin.startswith(f"{bench.name}.default.due:")
 
 
 def test_a_record_that_is_no_job_is_dead_and_the_worker_goes_on(bench: Bench) -> None:

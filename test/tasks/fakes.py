@@ -16,13 +16,21 @@ from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks.backends.base import QueueRoute, WorkerBackend
 from kafka.tasks.delivery.base import (
+    Appended,
     BrokerContact,
+    Claim,
+    ClaimKind,
     DeliveryEvents,
+    Ending,
+    FinishCallback,
     JobLease,
     JobSource,
     OutgoingRecord,
     PublishCallback,
+    RecordKind,
 )
+from kafka.tasks.delivery.finishing import PublishThenAccept
+from kafka.tasks.delivery.share_group.delivery import sources_of
 from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, make_id
@@ -32,7 +40,6 @@ from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.pools.base import SimplePool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.results.view import ResultView
-from kafka.tasks.rules.decide import LeaseVerdict
 from kafka.tasks.rules.outcome import Outcome
 from kafka.tasks.settings import Settings
 
@@ -66,13 +73,13 @@ class Queues:
         self.topics: dict[str, list[Record]] = defaultdict(list)
         self.deliveries: list[FakeDelivery] = []
 
-    def append(self, outgoing: OutgoingRecord) -> int:
+    def append(self, outgoing: OutgoingRecord) -> Appended:
         time_ms = int(self.clock.time() * 1000)
         log = self.topics[outgoing.topic]
         log.append(Record(outgoing.topic, len(log), outgoing, time_ms))
         for delivery in self.deliveries:
             delivery.look_soon()
-        return time_ms
+        return Appended(time_ms, len(log) - 1)
 
     def waiting(self, topic: str) -> list[Record]:
         """Records of a queue that are not settled."""
@@ -90,20 +97,34 @@ class Queues:
 
 
 class FakeDelivery:
-    """A share group's member."""
+    """A share group's member. ``accepted``: leases whose ACCEPT the broker took."""
 
-    def __init__(self, queues: Queues, loop: Loop, events: DeliveryEvents, lock_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        loop: Loop,
+        events: DeliveryEvents,
+        publisher: FakePublisher,
+        names: TopicNames | None = None,
+        lock_s: float = 30.0,
+        of: Sequence[str] = ("default",),
+    ) -> None:
+        names = names or TopicNames("shop")
         self.lock_s = lock_s
-        self.delivery_limit = 5
+        self.sources = tuple(sources_of(names, of))
         self.wants: dict[JobSource, int] = {}
-        self.take_renewable: list[list[JobLease]] = []
-        self.settled: list[tuple[JobLease, LeaseVerdict]] = []
+        self.renewed: list[list[JobLease]] = []
+        self.accepted: list[JobLease] = []
         self.is_closed = False
         self.is_silent = False
+        self.is_mute = False
+        self._unanswered: list[Callable[[], object]] = []
         self.drained: Callable[[], object] | None = None
+        self.finishing = PublishThenAccept(publisher, self._accept, names, events, loop, lambda _: self.look_soon())
         self._queues = queues
         self._loop = loop
         self._events = events
+        self._publisher = publisher
         self._is_looking = False
         queues.deliveries.append(self)
 
@@ -113,12 +134,9 @@ class FakeDelivery:
 
     def drain(self, drained: Callable[[], object]) -> None:
         self.drained = drained
+        self.finishing.retry()
         if not self.is_silent:
             self._loop.call_soon(drained)
-
-    def fetch_suspects(self, queue: str) -> None:
-        assert any(source.suspect and source.queue == queue for source in self.wants)
-        self.look_soon()
 
     def look_soon(self) -> None:
         if not self._is_looking and not self.is_closed:
@@ -129,6 +147,8 @@ class FakeDelivery:
         self._is_looking = False
         now = self._loop.time()
         for source, count in list(self.wants.items()):
+            if source.is_suspect and self.finishing.is_moving:
+                continue
             leases: list[JobLease] = []
             for record in self._queues.topics[source.topic]:
                 if len(leases) == count or self.is_closed:
@@ -139,37 +159,64 @@ class FakeDelivery:
                     record.deliveries += 1
                     record.holder = self
                     record.locked_until = now + self.lock_s
+                    claim = Claim(ClaimKind.SHARE_LOCK, record)
                     leases.append(
-                        JobLease(source, record.value, record.headers, record.deliveries, 0, record.offset, record)
+                        JobLease(
+                            source,
+                            record.value,
+                            record.headers,
+                            record.deliveries,
+                            0,
+                            record.offset,
+                            claim,
+                            key=record.key,
+                        )
                     )
             if leases:
                 self.wants[source] = count - len(leases)
                 self._events.leased(leases)
 
     def renew(self, leases: Sequence[JobLease]) -> None:
-        self.take_renewable.append(list(leases))
-        for lease in self._held(leases):
-            lease.token.locked_until = self._loop.time() + self.lock_s
+        self.renewed.append(list(leases))
+        for _, record in self._held(leases):
+            record.locked_until = self._loop.time() + self.lock_s
 
-    def settle(
-        self, leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
-    ) -> None:
-        for lease in self._held(leases):
-            self.settled.append((lease, verdict))
-            lease.token.holder = None
-            lease.token.is_done = verdict is not LeaseVerdict.RELEASE
-        if answered is not None:
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
+        self._publisher.publish(records, done)
+
+    def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
+        self.finishing.finish(endings, done)
+
+    def _accept(self, leases: Sequence[JobLease], answered: Callable[[], object] | None) -> None:
+        for lease, record in self._held(leases):
+            self.accepted.append(lease)
+            record.holder = None
+            record.is_done = True
+        if answered is not None and not self.is_mute:
             self._loop.call_soon(answered)
+        elif answered is not None:
+            self._unanswered.append(answered)
         for delivery in self._queues.deliveries:
-            delivery.look_soon()
+            self._loop.call_soon(delivery.look_soon)
 
-    def _held(self, leases: Sequence[JobLease]) -> list[JobLease]:
-        ours: list[JobLease] = []
+    def answer(self) -> None:
+        """The broker answers what it has left unanswered while ``is_mute``."""
+        self.is_mute = False
+        for answered in self._unanswered:
+            answered()
+
+    def _held(self, leases: Sequence[JobLease]) -> list[tuple[JobLease, Record]]:
+        ours: list[tuple[JobLease, Record]] = []
         lost: list[JobLease] = []
         for lease in leases:
-            record = lease.token
-            held = record.holder is self and record.locked_until > self._loop.time()
-            (ours if held and record.deliveries == lease.deliveries else lost).append(lease)
+            assert lease.claim is not None
+            record: Record = lease.claim.token
+            if record.holder is self and record.locked_until > self._loop.time() and (
+                record.deliveries == lease.deliveries
+            ):
+                ours.append((lease, record))
+            else:
+                lost.append(lease)
         if lost:
             self._loop.call_soon(self._events.lost, lost, "INVALID_RECORD_STATE")
         return ours
@@ -178,7 +225,9 @@ class FakeDelivery:
         return [BrokerContact(source, self._loop.time(), 5.0) for source in self.wants]
 
     def close(self) -> None:
+        self.finishing.close()
         self.release_all()
+        self._publisher.close()
         self._loop.call_soon(self._events.left)
 
     def release_all(self) -> None:
@@ -209,7 +258,7 @@ class FakePublisher:
         if self.is_stuck:
             self._stuck.append(lambda: self.publish(records, done))
             return
-        answers: list[int | BaseException] = []
+        answers: list[Appended | BaseException] = []
         for record in records:
             errors = self.errors.get(record.topic)
             answers.append(errors.pop(0) if errors else self._queues.append(record))
@@ -362,13 +411,13 @@ class FakeBackend:
         return QueueRoute(self.names.queue(queue), self.settings.max_payload_bytes)
 
     def send(self, topic: str, value: bytes, headers: list[Header]) -> FakeSent:
-        self.queues.append(OutgoingRecord(topic, value, None, headers))
+        self.queues.append(OutgoingRecord(RecordKind.JOB, topic, value, None, headers))
         sent, self.next_sent = self.next_sent or FakeSent(), None
         return sent
 
     def send_state(self, record: StateRecord) -> FakeSent:
         key, value, headers = encode(record)
-        self.queues.append(OutgoingRecord(self.names.results, value, key, headers, 3))
+        self.queues.append(OutgoingRecord(RecordKind.STATE, self.names.results, value, key, headers, 3))
         return FakeSent()
 
     def flush(self, timeout: float | None) -> None:
@@ -386,7 +435,8 @@ class FakeBackend:
         return self.find(job_id)
 
     def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
-        return WorkerBackend(FakeDelivery(self.queues, loop, events), FakePublisher(self.queues, loop), 8)
+        publisher = FakePublisher(self.queues, loop)
+        return WorkerBackend(FakeDelivery(self.queues, loop, events, publisher, self.names, of=queues), 8)
 
     def close(self, timeout: float | None = None) -> None:
         self.is_closed = True

@@ -8,7 +8,7 @@ import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.options import LATER, call_options, task_options
-from kafka.tasks.retry import Retry, expo
+from kafka.tasks.retry import Retry
 
 
 @pytest.mark.parametrize("name", sorted(LATER))
@@ -43,7 +43,7 @@ def test_an_option_that_makes_no_sense_is_refused_everywhere(given: dict[str, An
             read(given)
 
 
-@pytest.mark.parametrize("given", [{"name": ""}, {"name": "a\nb"}, {"bind": 1}, {"retry": Retry(backoff=expo())}])
+@pytest.mark.parametrize("given", [{"name": ""}, {"name": "a\nb"}, {"bind": 1}, {"retry": 3}])
 def test_a_declaration_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(IllegalArgumentError):
         task_options(given)

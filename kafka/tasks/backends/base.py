@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
-from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery, Publisher
+from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord
@@ -123,7 +123,6 @@ class WorkerBackend(NamedTuple):
     """
 
     delivery: JobDelivery
-    publisher: Publisher
     results_partitions: int
     snapshots: SnapshotPublisher | None = None
     connect_error: Callable[[], str | None] = _always_connected

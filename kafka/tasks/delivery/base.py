@@ -1,57 +1,93 @@
-"""How a worker gets jobs and settles them: lease, renew, settle; and publish before settle.
+"""How a worker gets jobs and finishes them: lease, renew, finish.
 
-Two interfaces that the worker drives and two kinds of values that pass through them. Everything happens on the worker's
-loop, in its thread, and nothing blocks. The worker requests a number of jobs, and the delivery reports leases when they
-arrive; whether it fetches, long-polls or waits is up to the delivery. Share groups are one delivery, consumer groups
-will be another; the tests have one in memory with a manual clock.
+The interface that the worker drives, the callbacks that it implements, and the values that pass between them.
+Everything happens on the worker's loop, in its thread, and nothing blocks. The worker requests a number of jobs, and
+the delivery reports leases when they arrive; whether it fetches, long-polls or waits is up to the delivery. To finish a
+job belongs to the delivery as well: a share group publishes the job's records and acknowledges the lease afterwards,
+consumer groups will put records and offsets into one transaction. The tests have a delivery in memory with a manual
+clock.
 
-A lease's ``stage`` and ``lost`` are written by :class:`kafka.tasks.worker.leases.Leases`.
+A lease's ``stage``, ``claim`` and ``lost`` are written by :class:`kafka.tasks.worker.leases.Leases`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafka.errors import KafkaError
-from kafka.tasks.format.envelope import Header
-from kafka.tasks.rules.decide import LeaseVerdict
+from kafka.tasks.format.envelope import Envelope, Header
 
 DRAIN_S: Final = 2.0
 """So long at most brokers that are asked for jobs are waited for; a long poll is over after half a second."""
 
 
+class SourceKind(Enum):
+    """What a topic that jobs are leased from holds."""
+
+    MAIN = "main"
+    """Jobs as they were enqueued."""
+    DUE = "due"
+    """Jobs that were under way before: given back, waiting for another attempt, or for a worker that can run them."""
+    SUSPECT = "suspect"
+    """Jobs whose worker may have died while it held them. Each delivery here is a start."""
+
+
 class JobSource(NamedTuple):
-    """A topic that jobs are leased from: a queue's own, or that of its suspects."""
+    """A topic that jobs are leased from. The rows of a queue come from the delivery: :meth:`JobDelivery.sources`."""
 
     queue: str
     topic: str
-    suspect: bool = False
+    kind: SourceKind = SourceKind.MAIN
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it is the topic of the queue's suspects."""
+        return self.kind is SourceKind.SUSPECT
+
+
+class ClaimKind(Enum):
+    """What gives a worker the right to finish a job."""
+
+    SHARE_LOCK = "share lock"
+    """An acquisition lock of a share group, which is renewed and ends with an acknowledgement."""
+
+
+class Claim:
+    """The right to finish a job: its kind, and whatever the delivery needs to find it again."""
+
+    __slots__ = ("kind", "token")
+
+    def __init__(self, kind: ClaimKind, token: Any = None) -> None:
+        self.kind = kind
+        self.token = token
 
 
 class JobLease:
-    """One record that is ours until it is settled or its lock is lost.
+    """One record that is ours until it is finished or its claim is lost.
 
-    ``value`` and ``headers`` are the record's, ``deliveries`` its delivery count with this one, ``partition`` and
-    ``offset`` where it is, ``token`` whatever the delivery needs to find it again. ``headers_left_out``: how many it
-    has, when they are too many for a job (or ``envelope.MALFORMED``) and ``headers`` is empty. ``excused``: of its
-    earlier deliveries, those whose locks this worker lost while it lived.
+    ``value``, ``headers`` and ``key`` are the record's, ``deliveries`` its delivery count with this one, ``partition``
+    and ``offset`` where it is. ``headers_left_out``: how many it has, when they are too many for a job (or
+    ``envelope.MALFORMED``) and ``headers`` is empty. ``excused``: of its earlier deliveries, those whose locks this
+    worker lost while it lived.
     """
 
     __slots__ = (
+        "claim",
         "deliveries",
+        "excused",
         "headers",
         "headers_left_out",
         "job",
+        "key",
         "leased_at",
         "locked_until",
         "lost",
         "offset",
         "partition",
         "source",
-        "excused",
         "stage",
-        "token",
         "value",
     )
 
@@ -63,17 +99,19 @@ class JobLease:
         deliveries: int,
         partition: int = 0,
         offset: int = -1,
-        token: Any = None,
+        claim: Claim | None = None,
         headers_left_out: int = 0,
+        key: bytes | None = None,
     ) -> None:
         self.source = source
         self.value = value
         self.headers = headers
+        self.key = key
         self.headers_left_out = headers_left_out
         self.deliveries = deliveries
         self.partition = partition
         self.offset = offset
-        self.token = token
+        self.claim = claim
         # Both by the loop's clock, in seconds: set when the worker takes the lease, `locked_until` with each renewal.
         self.leased_at = 0.0
         self.locked_until = 0.0
@@ -88,14 +126,62 @@ class JobLease:
         return f"{self.source.topic}:{self.partition}:{self.offset}"
 
 
-class OutgoingRecord(NamedTuple):
-    """One record to be written; ``partition`` None: any."""
+class RecordKind(Enum):
+    """What a record is; it decides how records are batched on their way to the broker."""
 
+    JOB = "job"
+    """A job's next record. In small batches: a broker sends a batch again for each part of it that is acquired."""
+    STATE = "state"
+    """A state record. Read in order by plain consumers: in large batches."""
+    DEAD = "dead"
+    """A record for the dead topic. As a state record."""
+
+
+class OutgoingRecord(NamedTuple):
+    """One record to be written; ``partition`` None: any, or that of the key."""
+
+    kind: RecordKind
     topic: str
     value: bytes | None
     key: bytes | None = None
     headers: list[Header] | None = None
     partition: int | None = None
+
+
+class Appended(NamedTuple):
+    """Where a record was appended: milliseconds since the epoch by the broker's clock and its offset; -1: unknown."""
+
+    time_ms: int
+    offset: int = -1
+
+
+class Ending:
+    """How one lease ends: the records that must be durable before it is accepted.
+
+    ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already.
+    ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
+    follows, it has ended for good.
+    """
+
+    __slots__ = ("envelope", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records")
+
+    def __init__(
+        self,
+        lease: JobLease,
+        envelope: Envelope | None,
+        records: list[OutgoingRecord],
+        is_shortened: bool = False,
+        is_move: bool = False,
+        is_dead: bool = False,
+        is_last: bool = False,
+    ) -> None:
+        self.lease = lease
+        self.envelope = envelope
+        self.records = records
+        self.is_shortened = is_shortened
+        self.is_move = is_move
+        self.is_dead = is_dead
+        self.is_last = is_last
 
 
 class BrokerContact(NamedTuple):
@@ -118,14 +204,24 @@ class DeliveryEvents(Protocol):
 
     def lost(self, leases: list[JobLease], reason: str) -> None:
         """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused). Suspects that were
-        settled may be among them, when the broker did not take that.
+        finished may be among them, when the broker did not take that.
         """
+
+    def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
+        """How a job ends instead whose result, this record, its topic does not take."""
 
     def failed(self, error: KafkaError) -> None:
         """Nothing more will come: the group cannot be joined, or not any more."""
 
     def left(self) -> None:
         """After :meth:`JobDelivery.close`: everything is settled as far as it could be, and the groups are left."""
+
+
+PublishCallback = Callable[[Sequence["Appended | BaseException"]], None]
+"""Called once with an answer for each record: where it was appended, or why it was not."""
+
+FinishCallback = Callable[[list[JobLease]], object]
+"""Called with leases whose finishing is over: they are accepted, or their claims are lost."""
 
 
 class JobDelivery(Protocol):
@@ -135,8 +231,9 @@ class JobDelivery(Protocol):
     def lock_s(self) -> float:
         """Length of a lock in seconds; it may change with each response."""
 
-    delivery_limit: int
-    """After so many deliveries the broker drops a record silently."""
+    @property
+    def sources(self) -> Sequence[JobSource]:
+        """The topics that jobs are leased from, the rows of a queue together."""
 
     def request(self, source: JobSource, count: int) -> None:
         """Ask for up to ``count`` more jobs from ``source``, instead of what was asked before; 0: none.
@@ -150,19 +247,18 @@ class JobDelivery(Protocol):
         bring jobs, or the brokers have not answered for :data:`DRAIN_S`.
         """
 
-    def fetch_suspects(self, queue: str) -> None:
-        """There are suspects of this queue now: request them at once."""
-
     def renew(self, leases: Sequence[JobLease]) -> None:
         """Start the locks of these anew."""
 
-    def settle(
-        self, leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
-    ) -> None:
-        """End these leases: ACCEPT, RELEASE or REJECT. Sent soon, many at a time.
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
+        """Write records that finish nothing, durably (acks=all), and call ``done`` when the last is answered."""
 
-        With ``answered`` they are sent at once, and it is called on a later turn of the loop, when the broker has
-        answered or never will.
+    def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
+        """Write the records of each ending, then accept its lease, and call ``done``, with some of the leases at a
+        time.
+
+        What cannot be written is written again until it is, or the claim is lost: the worker renews it meanwhile. An
+        ending whose result is too large is replaced (:meth:`DeliveryEvents.replace_result`).
         """
 
     def contacts(self) -> list[BrokerContact]:
@@ -170,10 +266,6 @@ class JobDelivery(Protocol):
 
     def close(self) -> None:
         """Settle what is due, close the sessions, leave the groups; :meth:`DeliveryEvents.left` follows."""
-
-
-PublishCallback = Callable[[Sequence["int | BaseException"]], None]
-"""Called once with an answer for each record: its append time in ms (-1: unknown), or why it is not there."""
 
 
 class Publisher(Protocol):

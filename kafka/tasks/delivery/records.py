@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka.tasks.delivery.base import JobLease, OutgoingRecord
+from kafka.tasks.delivery.base import JobLease, OutgoingRecord, RecordKind
 from kafka.tasks.format.envelope import DEAD, MOST_HEADERS, DeadLetter, Envelope, Header
 from kafka.tasks.format.records import error_value, is_late, reason_value, shortened, state_headers
 from kafka.tasks.format.topics import TopicNames
@@ -20,6 +20,7 @@ from kafka.tasks.rules.outcome import (
     InvalidRecord,
     JobCancelled,
     JobExpired,
+    JobRetried,
     JobSucceeded,
     Outcome,
     UnknownTask,
@@ -56,55 +57,65 @@ class StateRecords:
         job_id = envelope.id
         topic = self._names.late if is_late(job_id, now_ms) else self._names.results
         headers = state_headers(state, envelope.attempt, delivery)
-        return OutgoingRecord(topic, value, job_id.encode(), headers, envelope.results_partition)
-
-    def late_copy(self, record: OutgoingRecord) -> OutgoingRecord:
-        """The same state record for the late topic: its append came after the time that a look-up scans."""
-        return record._replace(topic=self._names.late)
-
-    def is_state(self, record: OutgoingRecord) -> bool:
-        """Whether this record went to the results topic (not the late one)."""
-        return record.topic == self._names.results
-
-    def is_result(self, record: OutgoingRecord) -> bool:
-        """Whether this record has a job's result in it."""
-        return _SUCCESS in (record.headers or ())
-
-    def without_traceback(self, record: OutgoingRecord) -> OutgoingRecord:
-        """The same state record, of another state than SUCCESS, without its traceback and most of its text."""
-        return record._replace(value=shortened(record.value or b"{}"))
+        return OutgoingRecord(RecordKind.STATE, topic, value, job_id.encode(), headers, envelope.results_partition)
 
     def no_job(self, lease: JobLease, outcome: InvalidRecord, now_ms: int) -> OutgoingRecord:
-        """The dead record of something that is no job: key left out, value and headers as they were, unless there are
-        more than a job has.
+        """The dead record of something that is no job: key, value and headers as they were, unless there are more than
+        a job has.
         """
         death = DeadLetter(outcome.cause, "BadRecord", outcome.text, "", self._host, now_ms, lease.origin)
         kept_headers = _without_dead_headers(lease.headers) if len(lease.headers) <= MOST_HEADERS else []
-        return OutgoingRecord(self._names.dead(lease.source.queue), lease.value, None, kept_headers + death.headers())
-
-    def without_payload(self, record: OutgoingRecord) -> OutgoingRecord:
-        """The dead record of what is no job, without its value and its own headers: it says where those are."""
-        return record._replace(value=None, headers=[each for each in record.headers or () if each[0].startswith(DEAD)])
+        topic = self._names.dead(lease.source.queue)
+        return OutgoingRecord(RecordKind.DEAD, topic, lease.value, lease.key, kept_headers + death.headers())
 
     def _moved(
         self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
     ) -> OutgoingRecord:
-        queue = lease.source.queue
+        queue, names = lease.source.queue, self._names
         if decision.move is MoveTarget.DEAD:
             error_info = outcome_error(outcome)
             death = DeadLetter(
                 decision.cause, error_info.type, error_info.text, error_info.traceback, self._host, now_ms, lease.origin
             )
-            moved = envelope.moved(envelope.attempt, decision.crashes, envelope.clean)
-            return OutgoingRecord(self._names.dead(queue), envelope.value, None, moved.headers() + death.headers())
-        unknown = envelope.unknown + decision.unknown if decision.move is MoveTarget.SAME else 0
-        moved = envelope.moved(decision.attempt, decision.crashes, envelope.clean + decision.clean, unknown)
-        topic = {
-            MoveTarget.QUEUE: self._names.queue(queue),
-            MoveTarget.SAME: lease.source.topic,
-            MoveTarget.SUSPECT: self._names.suspect(queue),
-        }[decision.move]
-        return OutgoingRecord(topic, envelope.value, None, moved.headers())
+            moved = envelope.moved(
+                envelope.attempt, decision.crashes, envelope.clean, envelope.unknown, envelope.unknown_since_ms
+            )
+            headers = moved.headers() + death.headers()
+            return OutgoingRecord(RecordKind.DEAD, names.dead(queue), envelope.value, envelope.key, headers)
+        moved = envelope.moved(
+            decision.attempt,
+            decision.crashes,
+            envelope.clean + decision.clean,
+            decision.unknown,
+            decision.unknown_since_ms,
+            decision.due_ms,
+        )
+        to_suspects = decision.move is MoveTarget.SUSPECT or (
+            decision.move is MoveTarget.BACK and lease.source.is_suspect
+        )
+        topic = names.suspect(queue) if to_suspects else names.due(queue)
+        return OutgoingRecord(RecordKind.JOB, topic, envelope.value, envelope.key, moved.headers())
+
+
+def late_copy(record: OutgoingRecord, names: TopicNames) -> OutgoingRecord:
+    """The same state record for the late topic: its append came after the time that a look-up scans."""
+    return record._replace(topic=names.late)
+
+
+def is_result(record: OutgoingRecord) -> bool:
+    """Whether this record has a job's result in it."""
+    return record.kind is RecordKind.STATE and _SUCCESS in (record.headers or ())
+
+
+def without_traceback(record: OutgoingRecord) -> OutgoingRecord:
+    """The same state record, of another state than SUCCESS, without its traceback and most of its text."""
+    return record._replace(value=shortened(record.value or b"{}"))
+
+
+def without_payload(record: OutgoingRecord) -> OutgoingRecord:
+    """The dead record of what is no job, without its value and its own headers: it says where those are."""
+    headers = [each for each in record.headers or () if each[0].startswith(DEAD)]
+    return record._replace(value=None, key=None, headers=headers)
 
 
 def result_too_large(envelope: Envelope, record: OutgoingRecord) -> AttemptFailed:
@@ -123,7 +134,10 @@ def outcome_error(outcome: Outcome) -> ErrorInfo:
     if isinstance(outcome, ChildLost):
         return outcome.error_info()
     if isinstance(outcome, UnknownTask):
-        return ErrorInfo("UnknownTask", f"no worker that received the job declares the task {outcome.name!r}")
+        text = f"no worker that received the job could run the task {outcome.name!r}: {outcome.reason}"
+        return ErrorInfo("UnknownTask", text)
+    if isinstance(outcome, JobRetried):
+        return ErrorInfo("RetryAt", outcome.reason)
     if isinstance(outcome, InvalidRecord):
         return ErrorInfo("BadRecord", outcome.text)
     return ErrorInfo(type(outcome).__name__)

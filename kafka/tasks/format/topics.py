@@ -4,6 +4,7 @@
 topic                policy                                   holds
 ===================  =======================================  =========================================================
 ``APP.QUEUE``        delete, never by time                    job records
+``APP.QUEUE.due``    the same                                 jobs given back, or to be started later
 ``APP.QUEUE.suspect`` the same                                jobs whose worker perhaps died while it held them
 ``APP.QUEUE.dead``   delete, ``dead_ttl``                     jobs that failed for good, with their cause
 ``APP.results``      delete, ``result_ttl``                   state records
@@ -66,6 +67,10 @@ class TopicNames:
         """The topic of a queue's jobs; also the name of the share group that reads it."""
         return f"{self.app}.{queue}"
 
+    def due(self, queue: str) -> str:
+        """The topic of the queue's jobs that were under way before; also the name of the share group that reads it."""
+        return f"{self.app}.{queue}.due"
+
     def suspect(self, queue: str) -> str:
         """The topic of the queue's suspects; also the name of the share group that reads it."""
         return f"{self.app}.{queue}.suspect"
@@ -107,6 +112,7 @@ def queue_plans(names: TopicNames, queue: str, shape: TopicDefaults) -> list[Top
     dead = _configs(shape, {"retention.ms": _ms(shape.dead_ttl_s), "retention.bytes": "-1"})
     return [
         TopicPlan(names.queue(queue), shape.partitions, shape.replication_factor, kept),
+        TopicPlan(names.due(queue), shape.partitions, shape.replication_factor, kept),
         TopicPlan(names.suspect(queue), shape.partitions, shape.replication_factor, kept),
         TopicPlan(names.dead(queue), shape.partitions, shape.replication_factor, dead),
     ]

@@ -49,6 +49,9 @@ class Pool(Protocol):
     backlog: int
     """Jobs that wait in the worker's own buffers, set by the worker; autoscale looks at it."""
 
+    attributes_crashes: bool
+    """Whether a job that ends its process ends no other job: a child's death is attributed to the job that it ran."""
+
     @property
     def ready(self) -> bool:
         """Whether a job that is submitted now would be begun: a child is up, the breaker is closed."""
@@ -128,6 +131,7 @@ class SimplePool:
     concurrency: int
     depth: int
     backlog = 0
+    attributes_crashes = False
     ready = True
     degraded: str | None = None
     ever_ready = True

@@ -46,6 +46,7 @@ _PROCESS_ENDED = ", and its process was killed"
 class PreforkPool:
     """A pool of ``settings.slots`` child processes. Without a ``loop`` things happen in :meth:`finished`."""
 
+    attributes_crashes = True
     is_strict = False
 
     def __init__(

@@ -18,11 +18,19 @@ from typing import Any, Protocol
 from kafka.tasks.context import Context
 from kafka.tasks.delivery.base import JobLease
 from kafka.tasks.enqueued_jobs import EnqueuedJobs
-from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable, PayloadTooLarge
+from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable, PayloadTooLarge, RetryAt, Snooze
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.payload import decode_call, encode_value
 from kafka.tasks.pools import task_forks
-from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
+from kafka.tasks.rules.outcome import (
+    AttemptFailed,
+    ErrorInfo,
+    JobCancelled,
+    JobRetried,
+    JobSnoozed,
+    JobSucceeded,
+    Outcome,
+)
 from kafka.tasks.task import Task
 
 TEXT_CHARACTERS = 4_000
@@ -281,8 +289,8 @@ def bind_call(job: Job) -> Callable[[], Any]:
 def outcome_of_value(job: Job, value: Any) -> Outcome:
     """The outcome of a function that returned ``value``; raises what :func:`outcome_of_error` takes when it cannot
     be stored."""
-    if isinstance(value, Cancel):
-        return JobCancelled(_text(value.reason))
+    if isinstance(value, (Cancel, Snooze, RetryAt)):
+        return _asked_for(value)
     envelope = job.envelope
     stored = envelope.store_result if envelope.store_result is not None else job.task.store_result
     if not stored:
@@ -303,11 +311,18 @@ def outcome_of_value(job: Job, value: Any) -> Outcome:
 
 def outcome_of_error(job: Job, error: BaseException) -> tuple[Outcome, BaseException]:
     """The outcome of a function that raised ``error``, and the error as handlers get it."""
-    if isinstance(error, Cancel):
-        return JobCancelled(_text(error.reason)), error
+    if isinstance(error, (Cancel, Snooze, RetryAt)):
+        return _asked_for(error), error
     if isinstance(error, _PayloadError):
         return AttemptFailed(error.error_info, listed=False), error.error
     return AttemptFailed(error_info_of(error), job.task.retries(error)), error
+
+
+def _asked_for(asked: Cancel | Snooze | RetryAt) -> Outcome:
+    """The outcome that the task returned or raised itself."""
+    if isinstance(asked, Cancel):
+        return JobCancelled(_text(asked.reason))
+    return JobSnoozed(asked.delay_ms) if isinstance(asked, Snooze) else JobRetried(asked.due_ms, _text(asked))
 
 
 def call_handlers(job: Job, outcome: Outcome, error: BaseException | None) -> None:

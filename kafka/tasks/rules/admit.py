@@ -6,6 +6,7 @@ from kafka.tasks.rules.decide import JobHistory, JobPolicy
 from kafka.tasks.rules.outcome import (
     ErrorInfo,
     JobExpired,
+    NotDue,
     NotStarted,
     Outcome,
     SuspectedCrash,
@@ -22,17 +23,23 @@ def crashes_of(recorded: int, deliveries: int, suspect: bool, excused: int = 0) 
 
 
 def admit(
-    name: str, history: JobHistory, policy: JobPolicy, *, known: bool, suspect: bool, now_ms: int
-) -> Outcome | None:
-    """Why a job that was just leased must not run; None when it may. ``history.crashes``: :func:`crashes_of`.
+    name: str, history: JobHistory, policy: JobPolicy, *, lacks: str | None, suspect: bool, now_ms: int
+) -> Outcome | NotDue | None:
+    """Why a job that was just leased must not run, or not yet; None when it may. ``history.crashes``:
+    :func:`crashes_of`. ``lacks``: why this worker cannot run it, None when it can.
 
-    A suspect with spared deliveries is written anew first: other workers could not distinguish them from crashes, and
-    the broker's limit counts them.
+    A job that waits since other workers could not run it starts at once where one can. One that is not due was started
+    by no worker, so it is no suspect however often it was delivered; it is written anew all the same, since the
+    broker's limit counts its deliveries. So is a suspect with excused deliveries: other workers could not distinguish
+    them from crashes.
     """
     if history.expires_ms is not None and now_ms >= history.expires_ms:
         return JobExpired()
-    if not known:
-        return UnknownTask(name, suspect)
+    due_ms = None if history.unknown_since_ms is not None and lacks is None else history.due_ms
+    if due_ms is not None and now_ms < due_ms:
+        return NotDue(due_ms) if history.deliveries == 1 else NotStarted()
+    if lacks is not None:
+        return UnknownTask(name, lacks)
     if history.crashes >= policy.crash_limit:
         return WorkerCrashed(ErrorInfo("WorkerLost", f"{history.crashes} workers died while they ran this job"))
     if suspect:

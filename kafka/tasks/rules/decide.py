@@ -1,55 +1,59 @@
-"""Decides what happens to a job: two pure functions over plain data.
+"""Decides what follows from an outcome: a pure function over plain data.
 
-:func:`admit` looks at a job that was just leased and says why it should *not* run (None: run it). :func:`decide` maps
-an outcome to a :class:`JobDecision`. Neither touches a record: :mod:`kafka.tasks.delivery.records` makes the records of
-a decision, and the worker sends them and settles the lease afterwards. The whole mapping is this table (rows are tried
-from the top; ``test_outcome.py`` walks every cell):
+:func:`decide` maps an outcome to a :class:`JobDecision`; it touches no record: :mod:`kafka.tasks.delivery.records`
+makes the records of a decision, and the delivery writes them and accepts the lease afterwards. The whole mapping is
+this table (rows are tried from the top; ``test_outcome.py`` walks every cell):
 
-==============  ===============================  =======  ==========  ========  =================
-outcome         when                             verdict  moves to    state     cause
-==============  ===============================  =======  ==========  ========  =================
-JobSucceeded    stored                           ACCEPT   --          SUCCESS
-JobSucceeded    store_result=False               ACCEPT   --          --
-AttemptFailed   no policy                        ACCEPT   dead        FAILURE   error
-AttemptFailed   its error is not listed          ACCEPT   dead        FAILURE   error-not-listed
-AttemptFailed   attempts used up                 ACCEPT   dead        FAILURE   attempts
-AttemptFailed   expired meanwhile                ACCEPT   dead        FAILURE   expired
-AttemptFailed   otherwise                        ACCEPT   queue       RETRY
-JobCancelled    always                           ACCEPT   --          REVOKED   cancelled
-JobExpired      always                           ACCEPT   --          REVOKED   expired
-WorkerCrashed   below the crash limit            ACCEPT   suspect     --
-WorkerCrashed   at the crash limit               ACCEPT   dead        FAILURE   crashes
-ChildLost       it counts, below the limit       ACCEPT   queue       RETRY
-ChildLost       it counts, at the limit          ACCEPT   dead        FAILURE   lost-CAUSE
-ChildLost       it does not count                ACCEPT   same        --
-SuspectedCrash  always                           ACCEPT   suspect     --
-NotStarted      always                           ACCEPT   same        --
-UnknownTask     hand-outs left                   RELEASE  --          --
-UnknownTask     hand-outs left, a suspect        ACCEPT   same        --
-UnknownTask     on the last but one              ACCEPT   dead        FAILURE   unknown-task
-InvalidRecord   always                           ACCEPT   dead        FAILURE   the record's own
-LockLost        always                           DROP     --          --
-==============  ===============================  =======  ==========  ========  =================
+==============  ===============================  ==========  ========  =================
+outcome         when                             moves to    state     cause
+==============  ===============================  ==========  ========  =================
+JobSucceeded    stored                           --          SUCCESS
+JobSucceeded    store_result=False               --          --
+AttemptFailed   no policy                        dead        FAILURE   error
+AttemptFailed   its error is not listed          dead        FAILURE   error-not-listed
+AttemptFailed   attempts used up                 dead        FAILURE   attempts
+AttemptFailed   expired meanwhile                dead        FAILURE   expired
+AttemptFailed   otherwise                        due, later  RETRY
+JobRetried      attempts used up                 dead        FAILURE   attempts
+JobRetried      expired meanwhile                dead        FAILURE   expired
+JobRetried      otherwise                        due, later  RETRY
+JobSnoozed      always                           due, later  --
+JobCancelled    always                           --          REVOKED   cancelled
+JobExpired      always                           --          REVOKED   expired
+WorkerCrashed   always                           dead        FAILURE   crashes
+ChildLost       it counts, below the limit       due         RETRY
+ChildLost       it counts, at the limit          dead        FAILURE   lost-CAUSE
+ChildLost       it does not count                back        --
+SuspectedCrash  always                           suspect     --
+NotStarted      always                           back        --
+UnknownTask     within ``unknown_ttl``           due, later  --
+UnknownTask     for longer                       dead        FAILURE   unknown-task
+InvalidRecord   always                           dead        FAILURE   the record's own
+==============  ===============================  ==========  ========  =================
 
-Why a retry is not a RELEASE: the broker's delivery count rises with every hand-out, clean ones included, is capped at 5
-(at most 10), and the broker drops the record silently after it. So it counts neither attempts nor crashes; a count of 2
-or more on a queue makes a job a suspect, and only deliveries on the suspect topic, where each job starts at once, count
-as crashes. So nothing is released there: a suspect of an unknown task is produced again, with the number of such
-deliveries in a header. The FAILURE of InvalidRecord is written only if the id could be read.
+*later*: with a time before which it does not start. *back*: to the suspects if it comes from there, else to the due
+jobs, so that it does not queue behind everything newer.
+
+Why nothing is released or rejected: the broker's delivery count rises with every hand-out, clean ones included, is
+capped at 5 (at most 10), and the broker drops the record silently after it. So it counts neither attempts nor crashes;
+a count of 2 or more elsewhere makes a job a suspect, and only deliveries on the suspect topic, where each job starts at
+once, count as crashes. The FAILURE of InvalidRecord is written only if the id could be read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from kafka.tasks.rules.outcome import (
     AttemptFailed,
     ChildLost,
+    InvalidRecord,
     JobCancelled,
     JobExpired,
+    JobRetried,
+    JobSnoozed,
     JobSucceeded,
-    LockLost,
     NotStarted,
     Outcome,
     SuspectedCrash,
@@ -58,22 +62,16 @@ from kafka.tasks.rules.outcome import (
 )
 from kafka.tasks.states import JobState
 
-
-class LeaseVerdict(Enum):
-    """How a lease is settled. DROP: not at all, its lock is lost."""
-
-    ACCEPT = "accept"
-    RELEASE = "release"
-    REJECT = "reject"
-    DROP = "drop"
+UNKNOWN_DELAYS_S = (1, 2, 4, 8, 15, 30, 60)
+"""Seconds until a job that a worker could not run is looked at again, by how often that has been so."""
 
 
 class MoveTarget(Enum):
     """Where a new record of the job goes before its lease is accepted."""
 
     NOWHERE = "nowhere"
-    QUEUE = "queue"
-    SAME = "same"
+    DUE = "due"
+    BACK = "back"
     SUSPECT = "suspect"
     DEAD = "dead"
 
@@ -82,20 +80,21 @@ class MoveTarget(Enum):
 class JobPolicy:
     """The numbers that a decision depends on.
 
-    ``max_attempts`` counts all attempts; None: the task has no policy, an error is final. ``delivery_limit`` is the
-    group's ``share.delivery.count.limit``: the last delivery is never spent.
+    ``max_attempts`` counts all attempts; None: the task has no policy, an error is final. ``unknown_ttl_ms``: how long
+    a job waits for a worker that can run it.
     """
 
     max_attempts: int | None = None
     crash_limit: int = 3
-    delivery_limit: int = 5
     store_result: bool = True
+    unknown_ttl_ms: int = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
     """How far a job has come: this run's attempt, the crashes counted so far, the deliveries of its present record, how
-    often it was a suspect of workers that did not know it, and of how many deliveries no worker is known to have died.
+    often and since when workers could not run it, the time before which it does not start, and of how many deliveries
+    no worker is known to have died.
     """
 
     attempt: int = 1
@@ -103,118 +102,133 @@ class JobHistory:
     deliveries: int = 1
     expires_ms: int | None = None
     unknown: int = 0
+    unknown_since_ms: int | None = None
+    due_ms: int | None = None
     excused: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class JobDecision:
-    """What to do: settle with ``verdict`` once a record ``move`` and a ``state`` record are durable.
+    """What to do: accept once a record ``move`` and a ``state`` record are durable.
 
-    ``attempt`` and ``crashes`` are those of the moved record, ``clean`` counts one more clean give-back, ``unknown``
-    one more worker that did not know it, ``cause`` is the dead topic's word, ``hold_s`` is how long to keep the lease
-    first.
+    ``attempt``, ``crashes``, ``unknown``, ``unknown_since_ms`` and ``due_ms`` are those of the moved record, ``clean``
+    counts one more clean give-back, ``cause`` is the dead topic's word.
     """
 
-    verdict: LeaseVerdict
     move: MoveTarget = MoveTarget.NOWHERE
     state: JobState | None = None
     attempt: int = 1
     crashes: int = 0
     clean: int = 0
     cause: str = ""
-    hold_s: float = 0.0
     unknown: int = 0
+    unknown_since_ms: int | None = None
+    due_ms: int | None = None
 
 
-_STORED = JobDecision(LeaseVerdict.ACCEPT, state=JobState.SUCCESS)
-_NOT_STORED = JobDecision(LeaseVerdict.ACCEPT)
-_DROPPED = JobDecision(LeaseVerdict.DROP)
+_STORED = JobDecision(state=JobState.SUCCESS)
+_NOT_STORED = JobDecision()
 
 
-def decide(outcome: Outcome, history: JobHistory, policy: JobPolicy, now_ms: int) -> JobDecision:
-    """The table of this module's docstring. ``history.crashes`` includes the crash of a WorkerCrashed outcome, but not
-    that of a ChildLost."""
+def decide(
+    outcome: Outcome, history: JobHistory, policy: JobPolicy, now_ms: int, delay_ms: int = 0
+) -> JobDecision:
+    """The table of this module's docstring. ``delay_ms``: the back-off before the attempt that follows a failed one.
+    ``history.crashes`` includes the crash of a WorkerCrashed outcome, but not that of a ChildLost."""
     if isinstance(outcome, JobSucceeded):
         return _STORED if policy.store_result else _NOT_STORED
     if isinstance(outcome, AttemptFailed):
-        cause = _final(outcome, history, policy, now_ms)
-        if cause:
-            return _dead(history, cause)
+        cause = _final_cause(outcome, history, policy, now_ms)
+        return _dead(history, cause) if cause else _retried(history, now_ms + delay_ms if delay_ms > 0 else None)
+    if isinstance(outcome, JobRetried):
+        cause = _exhausted_cause(history, policy, now_ms)
+        return _dead(history, cause) if cause else _retried(history, outcome.due_ms)
+    if isinstance(outcome, JobSnoozed):
         return JobDecision(
-            LeaseVerdict.ACCEPT,
-            MoveTarget.QUEUE,
-            JobState.RETRY,
-            attempt=history.attempt + 1,
-            crashes=history.crashes,
+            MoveTarget.DUE, attempt=history.attempt, crashes=history.crashes, due_ms=now_ms + outcome.delay_ms
         )
-    if isinstance(outcome, LockLost):
-        return _DROPPED
     if isinstance(outcome, JobCancelled):
-        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=history.attempt, cause="cancelled")
+        return JobDecision(state=JobState.REVOKED, attempt=history.attempt, cause="cancelled")
     if isinstance(outcome, JobExpired):
-        return JobDecision(LeaseVerdict.ACCEPT, state=JobState.REVOKED, attempt=history.attempt, cause="expired")
+        return JobDecision(state=JobState.REVOKED, attempt=history.attempt, cause="expired")
     if isinstance(outcome, WorkerCrashed):
-        if history.crashes >= policy.crash_limit:
-            return _dead(history, "crashes")
-        return _moved(history, MoveTarget.SUSPECT)
+        return _dead(history, "crashes")
     if isinstance(outcome, ChildLost):
         return _lost(outcome, history, policy)
     if isinstance(outcome, SuspectedCrash):
         return _moved(history, MoveTarget.SUSPECT)
     if isinstance(outcome, NotStarted):
-        return _moved(history, MoveTarget.SAME, clean=1)
+        return _moved(history, MoveTarget.BACK, clean=1)
     if isinstance(outcome, UnknownTask):
-        return _unknown(outcome, history, policy)
+        return _unknown(history, policy, now_ms)
+    assert isinstance(outcome, InvalidRecord)  # a run that ended for its lost lock decides nothing
     return _dead(history, outcome.cause)
 
 
-def _final(outcome: AttemptFailed, history: JobHistory, policy: JobPolicy, now_ms: int) -> str:
+def _final_cause(outcome: AttemptFailed, history: JobHistory, policy: JobPolicy, now_ms: int) -> str:
     """Why a failed job is not retried; empty when it is."""
     if policy.max_attempts is None:
         return "error"
     if not outcome.listed:
         return "error-not-listed"
-    if history.attempt >= policy.max_attempts:
+    return _exhausted_cause(history, policy, now_ms)
+
+
+def _exhausted_cause(history: JobHistory, policy: JobPolicy, now_ms: int) -> str:
+    """Why no attempt may follow; empty when one may."""
+    if policy.max_attempts is not None and history.attempt >= policy.max_attempts:
         return "attempts"
     if history.expires_ms is not None and now_ms >= history.expires_ms:
         return "expired"
     return ""
 
 
+def _retried(history: JobHistory, due_ms: int | None) -> JobDecision:
+    return JobDecision(
+        MoveTarget.DUE, JobState.RETRY, attempt=history.attempt + 1, crashes=history.crashes, due_ms=due_ms
+    )
+
+
 def _lost(outcome: ChildLost, history: JobHistory, policy: JobPolicy) -> JobDecision:
-    # No suspect: its child died and no other process, so the crash is surely its own. It returns to the queue with one
-    # crash more and need not run alone. Only where a whole worker died is there anything to suspect.
+    # No suspect: its child died and no other process, so the crash is surely its own. Only where a whole worker died is
+    # there anything to suspect.
     if not outcome.counts:
-        return _moved(history, MoveTarget.SAME, clean=1)
+        return _moved(history, MoveTarget.BACK, clean=1)
     crashes = history.crashes + 1
-    state, move, cause = JobState.RETRY, MoveTarget.QUEUE, ""
+    state, move, cause = JobState.RETRY, MoveTarget.DUE, ""
     if crashes >= policy.crash_limit:
         state, move, cause = JobState.FAILURE, MoveTarget.DEAD, f"lost-{outcome.cause}"
-    return JobDecision(LeaseVerdict.ACCEPT, move, state, attempt=history.attempt, crashes=crashes, cause=cause)
+    return JobDecision(move, state, attempt=history.attempt, crashes=crashes, cause=cause)
 
 
-def _unknown(outcome: UnknownTask, history: JobHistory, policy: JobPolicy) -> JobDecision:
-    times = history.unknown + 1 if outcome.suspect else history.deliveries
-    if times >= policy.delivery_limit - 1:
+def _unknown(history: JobHistory, policy: JobPolicy, now_ms: int) -> JobDecision:
+    since_ms = now_ms if history.unknown_since_ms is None else history.unknown_since_ms
+    if now_ms - since_ms >= policy.unknown_ttl_ms:
         return _dead(history, "unknown-task")
-    hold_s = float(2 ** (times - 1))
-    if outcome.suspect:
-        if history.excused or history.deliveries >= policy.delivery_limit - 1:  # the broker drops it after the next
-            hold_s = 0.0
-        return replace(_moved(history, MoveTarget.SAME), unknown=1, hold_s=hold_s)
-    return JobDecision(LeaseVerdict.RELEASE, attempt=history.attempt, hold_s=hold_s)
+    delay_s = UNKNOWN_DELAYS_S[min(history.unknown, len(UNKNOWN_DELAYS_S) - 1)]
+    return JobDecision(
+        MoveTarget.DUE,
+        attempt=history.attempt,
+        crashes=history.crashes,
+        unknown=history.unknown + 1,
+        unknown_since_ms=since_ms,
+        due_ms=now_ms + 1000 * delay_s,
+    )
 
 
 def _dead(history: JobHistory, cause: str) -> JobDecision:
     return JobDecision(
-        LeaseVerdict.ACCEPT,
-        MoveTarget.DEAD,
-        JobState.FAILURE,
-        attempt=history.attempt,
-        crashes=history.crashes,
-        cause=cause,
+        MoveTarget.DEAD, JobState.FAILURE, attempt=history.attempt, crashes=history.crashes, cause=cause
     )
 
 
 def _moved(history: JobHistory, move: MoveTarget, clean: int = 0) -> JobDecision:
-    return JobDecision(LeaseVerdict.ACCEPT, move, attempt=history.attempt, crashes=history.crashes, clean=clean)
+    return JobDecision(
+        move,
+        attempt=history.attempt,
+        crashes=history.crashes,
+        clean=clean,
+        unknown=history.unknown,
+        unknown_since_ms=history.unknown_since_ms,
+        due_ms=history.due_ms,
+    )

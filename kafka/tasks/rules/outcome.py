@@ -42,6 +42,21 @@ class AttemptFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRetried:
+    """The task asked for another attempt at ``due_ms`` (ms since the epoch, broker time): ``RetryAt``."""
+
+    due_ms: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnoozed:
+    """The task asked to be started again after ``delay_ms``, which is no attempt: ``Snooze``."""
+
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobCancelled:
     """The task, or its caller, wants no result."""
 
@@ -138,11 +153,18 @@ class NotStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class NotDue:
+    """It is to be started later, at ``due_ms`` (ms since the epoch, broker time). No outcome: its lease is held."""
+
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownTask:
-    """This worker has no task of that name; another one may. ``suspect``: the job is one."""
+    """This worker has no task of that name, or lacks what the job needs (``reason``); another one may."""
 
     name: str
-    suspect: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +177,10 @@ class InvalidRecord:
 
 @dataclass(frozen=True, slots=True)
 class LockLost:
-    """The acquisition lock is lost: another worker runs the job."""
+    """The acquisition lock was lost and the run ended for that: another worker runs the job, and nothing follows."""
 
 
 Outcome: TypeAlias = (
-    "JobSucceeded | AttemptFailed | JobCancelled | JobExpired | WorkerCrashed | ChildLost | SuspectedCrash | NotStarted"
-    " | UnknownTask | InvalidRecord | LockLost"
+    "JobSucceeded | AttemptFailed | JobRetried | JobSnoozed | JobCancelled | JobExpired | WorkerCrashed | ChildLost"
+    " | SuspectedCrash | NotStarted | UnknownTask | InvalidRecord | LockLost"
 )

@@ -7,21 +7,30 @@ It stores neither jobs nor leases. """
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Mapping
 from typing import Any
 
 from kafka.log_limit import LimitedLog
-from kafka.tasks.delivery.base import JobDelivery, JobLease
+from kafka.tasks.delivery.base import Ending, JobLease
 from kafka.tasks.delivery.records import StateRecords, outcome_error
-from kafka.tasks.delivery.settlement import Settlement
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.envelope import Envelope, decode, too_many_headers, truncated_repr
+from kafka.tasks.format.envelope import UNDERSTOOD, Envelope, decode, too_many_headers, truncated_repr
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions, is_task_name, limits
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.admit import admit, crashes_of
 from kafka.tasks.rules.decide import JobDecision, JobHistory, JobPolicy, MoveTarget, decide
-from kafka.tasks.rules.outcome import ChildLost, InvalidRecord, JobSucceeded, NotStarted, Outcome, UnknownTask
+from kafka.tasks.rules.outcome import (
+    AttemptFailed,
+    ChildLost,
+    InvalidRecord,
+    JobSucceeded,
+    NotDue,
+    NotStarted,
+    Outcome,
+    UnknownTask,
+)
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 
@@ -36,6 +45,10 @@ MAX_LINE_CHARACTERS = 300
 """Last lines of the traceback of a job that failed for good in the log, and characters of each."""
 
 
+FALLBACK_BACKOFF_S = 60
+"""After a back-off function that raised."""
+
+
 MAX_UNKNOWN_NAMES = 100
 """Maximum number of unknown task names that are logged."""
 
@@ -44,59 +57,58 @@ _NO_HISTORY = JobHistory()
 """Shared by successes, which need none: making one costs a microsecond."""
 
 
-class AdmissionHold:
-    """Keep a lease for ``seconds``, then let others have the job: :meth:`AdmissionPolicy.end_hold`."""
-
-    __slots__ = ("seconds",)
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-
 class AdmissionPolicy:
-    """Applies the tables to the tasks of one worker. ``results_partitions``: ids that name others are no ids."""
+    """Applies the tables to the tasks of one worker. ``results_partitions``: ids that name others are no ids. ``rng``:
+    for the jitter of back-offs.
+    """
 
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
         state_records: StateRecords,
-        delivery: JobDelivery,
         results_partitions: int,
         options: WorkerOptions,
+        rng: random.Random,
     ) -> None:
         self._tasks = tasks
         self._state_records = state_records
-        self._delivery = delivery
         self._results_partitions = results_partitions
         self._options = options
+        self._rng = rng
         self._limits: dict[Task[..., Any], tuple[float | None, float | None]] = {}
         self._policies: dict[tuple[str, bool], JobPolicy] = {}
         self._unknown: set[str] = set()  # names that were logged
         self._limited_log = LimitedLog(log)
 
-    def admit(self, lease: JobLease, now_ms: int) -> Job | Settlement | AdmissionHold:
-        """A job that may run, or how the lease ends without a run."""
+    def admit(self, lease: JobLease, now_ms: int) -> Job | NotDue | Ending:
+        """A job that may run, when it may, or how the lease ends without a run."""
         try:
             if lease.headers_left_out:
                 raise too_many_headers(lease.headers_left_out)
-            envelope = decode(lease.value, lease.headers)
+            envelope = decode(lease.value, lease.headers, lease.key)
             if envelope.results_partition >= self._results_partitions:
                 raise BadRecord(
                     "bad-id", f"its id names results partition {envelope.results_partition}, which does not exist"
                 )
-            task = self._tasks.get(envelope.name) if envelope.name != ERROR_TASK else None
-            if task is None and not is_task_name(envelope.name):
+            task = self._tasks.get(envelope.name)
+            if envelope.name == ERROR_TASK or (task is None and not is_task_name(envelope.name)):
                 raise BadRecord("bad-name", f"invalid task name {truncated_repr(envelope.name)}")
         except BadRecord as error:
             message = "record %s is not a valid job, moving it to the dead topic: %s"
             self._limited_log.warning((error.cause, lease.source.topic), message, lease.origin, error.text)
             record = self._state_records.no_job(lease, InvalidRecord(error.cause, error.text), now_ms)
-            return Settlement(lease, None, [record], is_dead=True)
-        suspect = lease.source.suspect
+            return Ending(lease, None, [record], is_dead=True)
+        suspect = lease.source.is_suspect
         crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.excused)
-        if task is None or suspect or crashes or lease.deliveries > 1 or envelope.expires_ms is not None:
-            known, policy, history = task is not None, self._policy(envelope), _history(lease, envelope, crashes)
-            outcome = admit(envelope.name, history, policy, known=known, suspect=suspect, now_ms=now_ms)
+        lacks = f"no task of that name is declared in {len(self._tasks)} tasks" if task is None else None
+        if envelope.needs and lacks is None:
+            lacks = _unmet(envelope)
+        is_timed = envelope.expires_ms is not None or envelope.due_ms is not None
+        if lacks or suspect or crashes or is_timed or lease.deliveries > 1:
+            policy, history = self._policy(envelope), _history(lease, envelope, crashes)
+            outcome = admit(envelope.name, history, policy, lacks=lacks, suspect=suspect, now_ms=now_ms)
+            if isinstance(outcome, NotDue):
+                return outcome
             if outcome is not None:
                 return self.end(lease, envelope, outcome, crashes, now_ms)
         assert task is not None  # admit() has an outcome for a task that is not known
@@ -107,96 +119,80 @@ class AdmissionPolicy:
             return Job(lease, envelope, task, *limits, crashes)
         return Job(lease, envelope, task, *self._time_limits(task, envelope.soft_timeout, envelope.timeout), crashes)
 
-    def end(
-        self, lease: JobLease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int
-    ) -> Settlement | AdmissionHold:
+    def give_back(self, lease: JobLease, now_ms: int) -> Ending:
+        """How a lease ends that was held, as its job was not due."""
+        envelope = decode(lease.value, lease.headers, lease.key)
+        return self.end(lease, envelope, NotStarted(), envelope.crashes, now_ms)
+
+    def end(self, lease: JobLease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
         policy = self._policy(envelope)
         history = _NO_HISTORY if isinstance(outcome, JobSucceeded) else _history(lease, envelope, crashes)
-        decision = decide(outcome, history, policy, now_ms)
-        if decision.hold_s:
-            self._log_unknown_task(envelope, lease, policy)
-            return AdmissionHold(decision.hold_s)
-        return self._settlement(lease, envelope, outcome, decision, policy, now_ms)
-
-    def end_hold(self, lease: JobLease, is_due: bool, now_ms: int) -> Settlement | None:
-        """How a lease ends that was held since its task is unknown here; None: it is released. ``is_due`` False: before
-        its time, which does not count. A suspect is never released, that would be a crash behind it.
-        """
-        if not lease.source.suspect:
-            return None
-        envelope = decode(lease.value, lease.headers)
-        policy, crashes = self._policy(envelope), crashes_of(envelope.crashes, lease.deliveries, True, lease.excused)
-        outcome: Outcome = UnknownTask(envelope.name, True) if is_due else NotStarted()
-        decision = decide(outcome, _history(lease, envelope, crashes), policy, now_ms)
-        return self._settlement(lease, envelope, outcome, decision, policy, now_ms)
-
-    def _settlement(
-        self,
-        lease: JobLease,
-        envelope: Envelope,
-        outcome: Outcome,
-        decision: JobDecision,
-        policy: JobPolicy,
-        now_ms: int,
-    ) -> Settlement:
-        """Turns a decision into the records to be written and the flags of the settlement; logs the move to the dead
-        topic and retries. A job that goes back to the suspects' topic (SAME, from there) counts as a move, as one that
-        goes there first."""
+        delay_ms = self._backoff_ms(envelope) if isinstance(outcome, AttemptFailed) else 0
+        decision = decide(outcome, history, policy, now_ms, delay_ms)
+        if isinstance(outcome, UnknownTask):
+            self._log_unknown_task(envelope, outcome, policy)
         records = self._state_records.for_decision(decision, outcome, envelope, lease, now_ms)
-        if decision.move is MoveTarget.DEAD:
-            place = records[0].topic
+        move = decision.move
+        is_dead = move is MoveTarget.DEAD
+        if is_dead:
             message = "%s %s failed permanently (%s) and moves to the dead topic %s; cause %s%s"
             name, cause = envelope.name, decision.cause
             kind = (cause, name if name in self._tasks else "", outcome_error(outcome).type)
+            topic, error = records[0].topic, _error_summary(outcome)
             self._limited_log.warning(
-                kind, message, name, envelope.id, _error_summary(outcome), place, cause, _traceback_tail(outcome)
+                kind, message, name, envelope.id, error, topic, cause, _traceback_tail(outcome)
             )
         elif decision.state is JobState.RETRY:
-            self._log_retry(envelope, outcome, decision, policy)
-        move = decision.move
-        is_dead = move is MoveTarget.DEAD
+            self._log_retry(envelope, outcome, decision, policy, now_ms)
         is_last = is_dead or move is MoveTarget.NOWHERE
-        is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.SAME and lease.source.suspect)
-        return Settlement(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
+        is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.BACK and lease.source.is_suspect)
+        return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
+
+    def _backoff_ms(self, envelope: Envelope) -> int:
+        """The delay before the attempt that follows this one, by the task's policy."""
+        task = self._tasks.get(envelope.name)
+        if task is None or task.retry is None or task.retry.backoff is None:
+            return 0
+        try:
+            return int(1000 * task.retry.wait_s(envelope.attempt, self._rng))
+        except Exception:
+            log.exception("the back-off of task %s failed, retrying after %d s", envelope.name, FALLBACK_BACKOFF_S)
+            return 1000 * FALLBACK_BACKOFF_S
 
     def log_suppressed_counts(self) -> None:
         """Log how many lines were left out since the last one."""
         self._limited_log.flush()
 
-    def _log_retry(self, envelope: Envelope, outcome: Outcome, decision: JobDecision, policy: JobPolicy) -> None:
+    def _log_retry(
+        self, envelope: Envelope, outcome: Outcome, decision: JobDecision, policy: JobPolicy, now_ms: int
+    ) -> None:
         if isinstance(outcome, ChildLost):
-            level, run, most = logging.WARNING, f"crash {decision.crashes}", policy.crash_limit
+            level, run = logging.WARNING, f"crash {decision.crashes} of {policy.crash_limit}"
         elif log.isEnabledFor(logging.INFO):
-            assert policy.max_attempts is not None  # an error of a task without a policy is final
-            level, run, most = logging.INFO, f"attempt {envelope.attempt}", policy.max_attempts
+            level, run = logging.INFO, f"attempt {envelope.attempt}"
+            if policy.max_attempts is not None:
+                run += f" of {policy.max_attempts}"
         else:
             return
-        name, message = envelope.name, "%s %s will be retried after %s of %d (%s)"
+        later = "" if decision.due_ms is None else f" in {max(0, decision.due_ms - now_ms) / 1000:.3g} s"
+        name, message = envelope.name, "%s %s will be retried%s after %s (%s)"
         kind = ("again", name, outcome_error(outcome).type)
-        self._limited_log.write(level, kind, message, name, envelope.id, run, most, _error_summary(outcome))
+        self._limited_log.write(level, kind, message, name, envelope.id, later, run, _error_summary(outcome))
 
-    def _log_unknown_task(self, envelope: Envelope, lease: JobLease, policy: JobPolicy) -> None:
+    def _log_unknown_task(self, envelope: Envelope, outcome: UnknownTask, policy: JobPolicy) -> None:
         """Log each name once, since nothing else shows that its jobs wait for another worker."""
         name = envelope.name
         if name in self._unknown or len(self._unknown) >= MAX_UNKNOWN_NAMES:
             return
         self._unknown.add(name)
-        outcome, longest_s = UnknownTask(name, lease.source.suspect), self._delivery.lock_s / 3
-        waits_s, deliveries, unknown = 0.0, lease.deliveries, envelope.unknown
-        while True:
-            hold_s = decide(outcome, JobHistory(deliveries=deliveries, unknown=unknown), policy, 0).hold_s
-            if not hold_s:
-                break
-            waits_s += min(hold_s, longest_s)
-            deliveries += 1
-            unknown += 1
         log.warning(
-            "unknown task %r: job %s waits for a worker that declares it, and fails in about %.0f s if there is none; "
+            "cannot run task %r: %s; job %s waits for a worker that can, and fails after %g h if there is none; "
             "import the module that defines the task in the app's module, or deploy it to this worker",
             name,
+            outcome.reason,
             envelope.id,
-            waits_s,
+            policy.unknown_ttl_ms / 3_600_000,
         )
 
     def _time_limits(
@@ -217,16 +213,29 @@ class AdmissionPolicy:
             stored = task is None or task.store_result
         key = (envelope.name if task is not None else "", stored)
         policy = self._policies.get(key)
-        if policy is None or policy.delivery_limit != self._delivery.delivery_limit:
+        if policy is None:
             attempts = task.retry.max_attempts if task is not None and task.retry is not None else None
-            policy = JobPolicy(attempts, self._options.crash_limit, self._delivery.delivery_limit, stored)
-            self._policies[key] = policy
+            ttl_ms = int(1000 * self._options.unknown_ttl_s)
+            policy = self._policies[key] = JobPolicy(attempts, self._options.crash_limit, stored, ttl_ms)
         return policy
+
+
+def _unmet(envelope: Envelope) -> str | None:
+    """What the job needs and this release does not understand; None: it can run here."""
+    unmet = [need for need in envelope.needs if need not in UNDERSTOOD]
+    return f"this release does not understand {', '.join(unmet)}, which the job needs" if unmet else None
 
 
 def _history(lease: JobLease, envelope: Envelope, crashes: int) -> JobHistory:
     return JobHistory(
-        envelope.attempt, crashes, lease.deliveries, envelope.expires_ms, envelope.unknown, lease.excused
+        envelope.attempt,
+        crashes,
+        lease.deliveries,
+        envelope.expires_ms,
+        envelope.unknown,
+        envelope.unknown_since_ms,
+        envelope.due_ms,
+        lease.excused,
     )
 
 

@@ -1,9 +1,8 @@
 """How jobs leave a worker: refused, ended or given back; what each of these writes, and what it does to the lease.
 
 A turn of the worker's loop says of any number of jobs how they leave, and :meth:`JobCompletion.flush` at its end hands
-them to the settler together, so results are batched by themselves when jobs are short. Decisions are those of
-:class:`AdmissionPolicy` (:mod:`kafka.tasks.worker.admission`), records and acknowledgements the settler's
-(:mod:`kafka.tasks.delivery.settlement`).
+them to the delivery together, so results are batched by themselves when jobs are short. Decisions are those of
+:class:`AdmissionPolicy` (:mod:`kafka.tasks.worker.admission`), to finish them is the delivery's.
 """
 
 from __future__ import annotations
@@ -12,13 +11,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from kafka.tasks.delivery.base import JobLease, OutgoingRecord
+from kafka.tasks.delivery.base import Ending, FinishCallback, JobDelivery, JobLease, OutgoingRecord
 from kafka.tasks.delivery.records import result_too_large
-from kafka.tasks.delivery.settlement import Settlement, Settler
 from kafka.tasks.pools.runner import Job, error_info_of
-from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, NotStarted, Outcome
-from kafka.tasks.worker.admission import AdmissionHold, AdmissionPolicy
-from kafka.tasks.worker.leases import FINISHED, MOVING, SETTLING, Leases
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, NotDue, NotStarted, Outcome
+from kafka.tasks.worker.admission import AdmissionPolicy
+from kafka.tasks.worker.leases import FINISHED, FINISHING, Leases
 
 log = logging.getLogger(__name__)
 
@@ -29,34 +27,36 @@ not, or were lost; records put into a dead topic.
 
 
 class JobCompletion:
-    """Owns the endings of one turn. ``hold_until`` says when a lease that is held for some seconds is released."""
+    """Owns the endings of one turn. ``on_finished`` is called with leases that are over."""
 
-    __slots__ = ("_admission", "_settlements", "_hold_until", "_leases", "_now_ms", "_settler", "counts")
+    __slots__ = ("_admission", "_delivery", "_endings", "_leases", "_now_ms", "_on_finished", "counts")
 
     def __init__(
         self,
         admission: AdmissionPolicy,
-        settler: Settler,
+        delivery: JobDelivery,
         leases: Leases,
         now_ms: Callable[[], int],
-        hold_until: Callable[[float], float],
+        on_finished: FinishCallback,
     ) -> None:
         self.counts = dict.fromkeys(COUNTS, 0)
         self._admission = admission
-        self._settler = settler
+        self._delivery = delivery
         self._leases = leases
         self._now_ms = now_ms
-        self._hold_until = hold_until
-        self._settlements: list[Settlement] = []
+        self._on_finished = on_finished
+        self._endings: list[Ending] = []
 
-    def admit(self, lease: JobLease, now_ms: int) -> Job | None:
-        """The job of a lease that has just come; None when it must not run, and leaves."""
+    def admit(self, lease: JobLease, now_ms: int) -> Job | NotDue | None:
+        """The job of a lease that has just come, or when it may start; None when it must not run, and leaves."""
         admitted = self._admission.admit(lease, now_ms)
+        if isinstance(admitted, NotDue):
+            return admitted
         if isinstance(admitted, Job):
             lease.job = admitted
             return admitted
         self.counts["refused"] += 1
-        self._conclude(lease, admitted)
+        self._add(admitted)
         return None
 
     def end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
@@ -70,47 +70,40 @@ class JobCompletion:
             self._end(job, AttemptFailed(error_info_of(error), listed=False), now_ms)
 
     def give_back(self, job: Job) -> None:
-        """A job that has not started goes back to its topic, with the mark of a clean return."""
+        """A job that has not started goes back to its queue, with the mark of a clean return."""
         if job.lease.lost:
             self._leases.set_stage(job.lease, FINISHED)
             return
         self.counts["given_back"] += 1
         self._end(job, NotStarted(), self._now_ms())
 
-    def end_hold(self, lease: JobLease, is_due: bool) -> bool:
-        """The job of a task that is unknown here has been held, for long enough if ``is_due``. False: release it."""
-        settlement = self._admission.end_hold(lease, is_due, self._now_ms())
-        if settlement is not None:
-            self._conclude(lease, settlement)
-        return settlement is not None
+    def give_back_held(self, lease: JobLease) -> None:
+        """A job that is not due goes back to its queue."""
+        self.counts["given_back"] += 1
+        self._add(self._admission.give_back(lease, self._now_ms()))
 
-    def result_too_large(self, settlement: Settlement, record: OutgoingRecord) -> Settlement:
+    def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
         """How a job ends whose result, this record, its topic does not take: as one that has failed."""
-        lease, envelope = settlement.lease, settlement.envelope
+        lease, envelope = ending.lease, ending.envelope
         assert envelope is not None  # what is no job has no result
-        outcome = result_too_large(envelope, record)
         self.counts["failed"] += 1
         self.counts["dead"] += 1
-        settlement_of_error = self._admission.end(lease, envelope, outcome, lease.job.crashes, self._now_ms())
-        assert isinstance(settlement_of_error, Settlement)  # an error is never held
-        return settlement_of_error
+        outcome = result_too_large(envelope, record)
+        crashes = 0 if lease.job is None else lease.job.crashes
+        return self._admission.end(lease, envelope, outcome, crashes, self._now_ms())
 
     def flush(self) -> None:
-        """Settle what left in this turn."""
-        settlements, self._settlements = self._settlements, []
-        if settlements:
-            self._settler.settle(settlements)
+        """Finish what left in this turn."""
+        endings, self._endings = self._endings, []
+        if endings:
+            self._delivery.finish(endings, self._on_finished)
 
     def _end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
-        conclusion = self._admission.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
-        if isinstance(conclusion, Settlement):
-            self.counts["done"] += conclusion.is_last
-        self._conclude(job.lease, conclusion)
+        ending = self._admission.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
+        self.counts["done"] += ending.is_last
+        self._add(ending)
 
-    def _conclude(self, lease: JobLease, conclusion: Settlement | AdmissionHold) -> None:
-        if isinstance(conclusion, AdmissionHold):
-            self._leases.hold(lease, self._hold_until(conclusion.seconds))
-        else:
-            self._leases.set_stage(lease, MOVING if conclusion.is_move else SETTLING)
-            self.counts["dead"] += conclusion.is_dead
-            self._settlements.append(conclusion)
+    def _add(self, ending: Ending) -> None:
+        self._leases.set_stage(ending.lease, FINISHING)
+        self.counts["dead"] += ending.is_dead
+        self._endings.append(ending)

@@ -1,54 +1,52 @@
 """Gives jobs to the pool and takes them back before they have begun; decides which job is next for a free slot:
-handlers of killed jobs, suspects, then the buffers. Jobs that the pool has not begun can be taken back at any time and
-return to their place: the worker does so when suspects arrive, when it renews locks (a long job may be in front of
-them) and when it stops.
+handlers of killed jobs, then the buffers. Jobs that the pool has not begun can be taken back at any time and return to
+their place: the worker does so when suspects arrive, when it renews locks (a long job may be in front of them) and when
+it stops.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
+from typing import Final
 
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.worker.leases import BUFFERED, FINISHED, RUNNING, WAITING, Leases
+from kafka.tasks.worker.leases import BUFFERED, FINISHED, RUNNING, Leases
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
 from kafka.tasks.worker.source_buffers import SourceBuffers
-from kafka.tasks.worker.suspects import Suspects
+
+EXPECT_SUSPECTS_S: Final = 0.25
+"""After a suspect has waited here the pool is not filled ahead for this long, so that the next free slot is a
+suspect's: more of them are to be expected."""
 
 
 class Dispatcher:
     """Moves jobs between a worker's buffers and its pool. ``on_started`` is called with the jobs that went to the
     pool, many at a time."""
 
-    __slots__ = ("_leases", "_buffers", "_lost_jobs", "_on_started", "_pool", "_suspects")
+    __slots__ = ("_buffers", "_expected_until", "_leases", "_lost_jobs", "_on_started", "_pool", "_submitted")
 
     def __init__(
         self,
         pool: Pool,
         leases: Leases,
         buffers: SourceBuffers,
-        suspects: Suspects,
         lost_jobs: LostJobHandlers,
         on_started: Callable[[list[Job]], None] | None,
     ) -> None:
         self._pool = pool
         self._leases = leases
         self._buffers = buffers
-        self._suspects = suspects
         self._lost_jobs = lost_jobs
         self._on_started = on_started
+        self._expected_until = 0.0
+        self._submitted: dict[Job, float] = {}  # the oldest first
 
-    def add(self, job: Job, now: float) -> None:
+    def add(self, job: Job) -> None:
         """Add a leased job that may run."""
-        if not job.lease.source.suspect:
-            self._leases.set_stage(job.lease, BUFFERED)
-            buffer = self._buffers[job.lease.source]
-            buffer.jobs.append(job)
-            buffer.refused_count = 0
-            return
-        self._leases.set_stage(job.lease, WAITING)
-        if self._suspects.add(job, now):
-            self.take_back()
+        self._leases.set_stage(job.lease, BUFFERED)
+        self._buffers[job.lease.source].add(job)
 
     def fill(self, now: float) -> None:
         """Start as many jobs as the pool takes."""
@@ -57,19 +55,31 @@ class Dispatcher:
 
         def submit(job: Job) -> None:
             self._leases.set_stage(job.lease, RUNNING)
+            self._submitted[job] = now
             if self._on_started is not None:
                 started.append(job)
             pool.submit(job)
 
         if len(self._lost_jobs):
             self._lost_jobs.start(pool.free_slots, pool.submit)
-        if self._suspects.start(pool, self._leases.suspects, self._buffers.waits_for_moves(self._leases, now), submit):
-            free = pool.free_slots
-            if self._suspects.are_expected(now):
-                free = min(free, pool.concurrency - pool.busy)
-            self._buffers.start(free, submit)
+        if self._buffers.has_waiting_suspects:
+            self._expected_until = now + EXPECT_SUSPECTS_S
+            if pool.busy > pool.concurrency:
+                self.take_back()
+        free = pool.free_slots
+        if now < self._expected_until:
+            free = min(free, pool.concurrency - pool.busy)
+        self._buffers.start(free, submit)
         if started and self._on_started is not None:
             self._on_started(started)
+
+    def on_ended(self, job: Job) -> None:
+        """The pool has returned this job."""
+        self._submitted.pop(job, None)
+
+    def oldest(self) -> list[float]:
+        """Since when the jobs are in the pool that have been there longest, one for each slot at most."""
+        return list(islice(self._submitted.values(), self._pool.concurrency))
 
     def take_back(self) -> None:
         """Take back the jobs that the pool has not begun, in order."""
@@ -77,12 +87,9 @@ class Dispatcher:
             lease = job.lease
             if self._lost_jobs.requeue(job):
                 continue
+            self._submitted.pop(job, None)
             if lease.lost:
-                self._suspects.on_job_ended(job)
                 self._leases.set_stage(lease, FINISHED)
-            elif lease.source.suspect:
-                self._leases.set_stage(lease, WAITING)
-                self._suspects.requeue(job)
             else:
                 self._leases.set_stage(lease, BUFFERED)
                 self._buffers[lease.source].jobs.appendleft(job)
@@ -90,4 +97,4 @@ class Dispatcher:
     def take_unstarted(self) -> list[Job]:
         """Remove all jobs that have not begun, to give them back."""
         self.take_back()
-        return [*self._suspects.take_waiting(), *self._buffers.take_all()]
+        return self._buffers.take_all()

@@ -111,8 +111,9 @@ def run_worker(
         app.settings.track_started,
         settings.timeout,
         settings.soft_timeout,
+        app.settings.unknown_ttl,
     )
-    worker = Worker(app.tasks, app.names, names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop)
+    worker = Worker(app.tasks, app.names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop)
     with contextlib.ExitStack() as ends:
         ends.callback(app.close)
         if threading.current_thread() is threading.main_thread():

@@ -1,31 +1,33 @@
 """The leases that a worker holds: which stage each is in, and what follows from that for all of them.
 
-:class:`Leases` is the one writer of ``lease.stage``, so the sums that the worker decides by (unfinished jobs of a
-topic, jobs on their way to the suspects) are kept here and cannot drift from the leases. It decides nothing and
-calls nothing back. A new stage is one more name in the row below, and an entry in ``_UNFINISHED`` and ``_UNSETTLED``.
+:class:`Leases` is the one writer of ``lease.stage``, ``lease.claim`` and ``lease.lost``, so the sums that the worker
+decides by (unfinished jobs of a topic) are kept here and cannot drift from the leases. It decides nothing and calls
+nothing back. A new stage is one more name in the row below, and an entry in ``_UNFINISHED`` and ``_UNSETTLED``.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from kafka.tasks.delivery.base import JobLease
+from kafka.tasks.delivery.base import Claim, JobLease, JobSource
 
-NEW, BUFFERED, WAITING, RUNNING, SETTLING, MOVING, HELD, FINISHED = range(8)
-"""Stages of a lease. WAITING: a suspect that has no slot yet. MOVING: settling, on its way to the suspects. HELD: kept
-for a while before others may have it. FINISHED: settled, or its lock is lost and this worker has nothing of it.
+NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING, HELD, FINISHED = range(7)
+"""Stages of a lease. HANDED_OFF: the job runs on by another claim, and its record is none of this lease's any more.
+FINISHING: its records are written, and it is accepted then. HELD: its job is not due yet. FINISHED: accepted, or its
+claim is lost and this worker has nothing of it.
 """
 
-_UNFINISHED = (1, 1, 1, 1, 0, 0, 0, 0)
+_UNFINISHED = (1, 1, 1, 1, 0, 0, 0)
 """By stage: 1 for a job that has not ended, or a record that the worker has not read yet. A running job whose lock is
 lost counts until the pool returns it.
 """
 
-_UNSETTLED = (0, 0, 0, 0, 1, 1, 0, 0)
-"""By stage: 1 for jobs that have ended and are not settled yet, also when the lock is lost, because their records are
+_UNSETTLED = (0, 0, 0, 0, 1, 0, 0)
+"""By stage: 1 for jobs that have ended and are not accepted yet, also when the lock is lost, because their records are
 still being written.
 """
 
@@ -35,9 +37,8 @@ MAX_EXCUSED: Final = 1000
 
 
 class Leases:
-    """What is held. ``moving`` counts leases in the stage MOVING, ``unsettled_count`` all that have ended and are not
-    settled, ``unfinished_count`` jobs that are new, buffered, waiting or running, ``unfinished_suspects`` those among
-    them that are suspects, ``suspects`` all leases of suspects. ``held_bytes``: their payloads.
+    """What is held. ``unsettled_count`` counts leases that have ended and are not accepted, ``unfinished_count`` jobs
+    that are new, buffered or running, ``unfinished_of`` those of each source. ``held_bytes``: their payloads.
 
     The worker that gets a suspect next counts each earlier delivery without a settlement as a crash. A lock that is
     lost while the worker lives is not a crash, so the worker remembers it for when the record returns to it
@@ -45,17 +46,14 @@ class Leases:
     """
 
     __slots__ = (
-        "_held", "_holding", "_holds", "_excused", "unsettled_count", "held_bytes", "moving", "suspects",
-        "unfinished_count", "unfinished_suspects",
+        "_held", "_holding", "_holds", "_excused", "unsettled_count", "held_bytes", "unfinished_count", "unfinished_of",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.moving = 0
         self.unsettled_count = 0
         self.held_bytes = 0
         self.unfinished_count = 0
-        self.unfinished_suspects = 0
-        self.suspects = 0
+        self.unfinished_of: Counter[JobSource] = Counter()
         self._held: dict[JobLease, None] = {}
         self._holding: list[tuple[float, int, JobLease]] = []
         self._holds = itertools.count()  # holds that end at once end in their order
@@ -64,17 +62,17 @@ class Leases:
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, lease: JobLease, now: float, lock_s: float) -> None:
-        """Add a new lease."""
-        lease.leased_at = now
-        lease.locked_until = now + lock_s
-        self._held[lease] = None
-        self.held_bytes += len(lease.value or b"")
-        self.unfinished_count += 1
-        if lease.source.suspect:
-            self.suspects += 1
-            self.unfinished_suspects += 1
-            if lease.deliveries > 1:
+    def add(self, leases: Iterable[JobLease], now: float, lock_s: float) -> None:
+        """Add new leases."""
+        until = now + lock_s
+        for lease in leases:
+            lease.leased_at = now
+            lease.locked_until = until
+            self._held[lease] = None
+            self.held_bytes += len(lease.value or b"")
+            self.unfinished_count += 1
+            self.unfinished_of[lease.source] += 1
+            if lease.source.is_suspect and lease.deliveries > 1:
                 lost = self._excused.get((lease.source.topic, lease.partition, lease.offset), ())
                 lease.excused = sum(count < lease.deliveries for count in lost)
 
@@ -84,27 +82,29 @@ class Leases:
         change = _UNFINISHED[stage] - _UNFINISHED[was]
         if change:
             self.unfinished_count += change
-            if lease.source.suspect:
-                self.unfinished_suspects += change
+            self.unfinished_of[lease.source] += change
         self.unsettled_count += _UNSETTLED[stage] - _UNSETTLED[was]
-        if stage == MOVING or was == MOVING:
-            self.moving += (stage == MOVING) - (was == MOVING)
         if stage == FINISHED:
             self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
 
-    def finish(self, lease: JobLease, is_settled: bool) -> None:
-        """The lease is settled, or left to expire, which is not excused."""
-        lease.lost = lease.lost or not is_settled
-        self.set_stage(lease, FINISHED)
+    def hand_off(self, lease: JobLease, claim: Claim) -> None:
+        """The running job goes on by another claim: its record may be accepted, and its lock is not renewed."""
+        lease.claim = claim
+        self.set_stage(lease, HANDED_OFF)
+
+    def finish(self, leases: Iterable[JobLease]) -> None:
+        """These are accepted, or their claims are lost."""
+        for lease in leases:
+            self.set_stage(lease, FINISHED)
 
     def mark_lost(self, lease: JobLease, is_excused: bool) -> bool:
-        """Its lock is lost. False when it is finished or already known to be lost. ``is_excused``: the loss is not a
-        crash of the job.
+        """Its lock is lost. False when it is finished or already known to be lost, or was handed off. ``is_excused``:
+        the loss is not a crash of the job.
         """
-        if lease.lost:
+        if lease.lost or lease.stage == HANDED_OFF:
             return False
-        if is_excused and lease.source.suspect:
+        if is_excused and lease.source.is_suspect:
             self._excuse(lease)
         lease.lost = True
         if lease.stage == FINISHED:
@@ -112,7 +112,7 @@ class Leases:
         self._forget(lease)
         if lease.stage == RUNNING:
             lease.job.cancelled = True
-        elif _UNFINISHED[lease.stage]:
+        elif lease.stage != FINISHING:
             self.set_stage(lease, FINISHED)
         return True
 
@@ -120,8 +120,6 @@ class Leases:
         if lease in self._held:
             del self._held[lease]
             self.held_bytes -= len(lease.value or b"")
-            if lease.source.suspect:
-                self.suspects -= 1
 
     def _excuse(self, lease: JobLease) -> None:
         where = (lease.source.topic, lease.partition, lease.offset)
@@ -131,18 +129,13 @@ class Leases:
         if len(self._excused) > MAX_EXCUSED:
             del self._excused[next(iter(self._excused))]
 
-    @property
-    def settling_count(self) -> int:
-        """Leases of jobs that have ended, or end without a run."""
-        return len(self._held) - self.unfinished_count
-
     def running(self) -> list[JobLease]:
         """Leases of jobs that are with the pool."""
-        return [lease for lease in self._held if lease.stage == RUNNING]
+        return [lease for lease in self._held if lease.stage in (RUNNING, HANDED_OFF)]
 
     def take_renewable(self, now: float, lock_s: float) -> list[JobLease]:
         """Those to renew, with new ends of their locks: all but buffered ones, which start soon or are given back."""
-        leases = [lease for lease in self._held if lease.stage != BUFFERED]
+        leases = [lease for lease in self._held if lease.stage not in (BUFFERED, HANDED_OFF)]
         for lease in leases:
             lease.locked_until = now + lock_s
         return leases
@@ -151,32 +144,32 @@ class Leases:
         """Leases whose locks have expired by this worker's clock."""
         return [lease for lease in self._held if now >= lease.locked_until]
 
-    # -- leases that are kept for a while -----------------------------------------------------------------------------
+    # -- jobs that are not due ----------------------------------------------------------------------------------------
 
     def hold(self, lease: JobLease, until: float) -> None:
         """Hold the lease until then."""
         self.set_stage(lease, HELD)
         heapq.heappush(self._holding, (until, next(self._holds), lease))
 
+    @property
+    def holding_count(self) -> int:
+        """Leases that are held for later."""
+        return len(self._holding)
+
     def take_due(self, now: float) -> list[JobLease]:
         """Leases whose hold has ended."""
         due: list[JobLease] = []
         while self._holding and self._holding[0][0] <= now:
             due.append(heapq.heappop(self._holding)[2])
-        return _not_lost(due)
+        return [lease for lease in due if not lease.lost]
 
-    def take_held(self, only_suspects: bool = False) -> list[JobLease]:
+    def take_held(self) -> list[JobLease]:
         """All held leases."""
-        held = [each for each in self._holding if not only_suspects or each[2].source.suspect]
-        self._holding = [each for each in self._holding if only_suspects and not each[2].source.suspect]
-        heapq.heapify(self._holding)
-        return _not_lost(lease for _, _, lease in held)
+        held = [lease for _, _, lease in sorted(self._holding)]
+        self._holding.clear()
+        return [lease for lease in held if not lease.lost]
 
     @property
     def due_at(self) -> float:
         """When the next hold ends."""
         return self._holding[0][0] if self._holding else float("inf")
-
-
-def _not_lost(leases: Iterable[JobLease]) -> list[JobLease]:
-    return [lease for lease in leases if not lease.lost]

@@ -1,7 +1,12 @@
 """The topics that a worker leases from: their buffers, how many more jobs to ask each for, and who starts next.
 
-:class:`RuntimeEstimate` says how many jobs a queue may hold, :class:`Suspects` how many of those; this shares them out
-between the queues and notifies the delivery, once for each change.
+:class:`RuntimeEstimate` says how many jobs a queue may hold; this shares them out between the queues and notifies the
+delivery, once for each change. Suspects start first, then due jobs, then what was enqueued.
+
+Each delivery of a suspect counts as a crash if its worker dies, so no more are leased than start at once, and one that
+waits for long is given back. A pool of processes runs them like other jobs: the death of a child is attributed to the
+job that it ran. In a pool inside the worker's process a crash ends them all, so there is one suspect at a time of each
+queue.
 """
 
 from __future__ import annotations
@@ -11,62 +16,81 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf
 from typing import Final
 
-from kafka.tasks.delivery.base import JobDelivery, JobSource
-from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.delivery.base import JobDelivery, JobSource, SourceKind
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.leases import Leases
 from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS, PRODUCER_BATCH_RECORDS, RuntimeEstimate
-from kafka.tasks.worker.suspects import Suspects
-
-MOVING_S: Final = 5.0
-"""So long jobs that move to the suspects are waited for: moves take milliseconds, unless a broker does not answer, and
-a producer tries for two minutes."""
 
 MAX_HELD_BYTES: Final = 64 * 1024 * 1024
 """Of the payloads of all leases: above it nothing more is asked for. One answer's bytes may come on top of that."""
 
+SHORT_JOB_S: Final = 0.01
+"""Of jobs that take less on average, suspects are leased while all slots are taken, and twice as many as there are
+slots: they start at once all the same, and each costs a part of a fetch instead of a whole one.
+"""
+
+BRIEF_JOB_S: Final = 1.0
+"""Of jobs that take less on average one suspect is leased though all slots are taken, and waits for the next that is
+free: behind a backlog there is no other moment, for what is here already takes each slot at once.
+"""
+
+STUCK_GIVE_BACK_S: Final = 2.0
+"""With all slots taken by long jobs, what has waited here for so long is given back."""
+
+_DUE_SHARE: Final = 4
+"""Of a large room, the due jobs get one part in so many."""
+
+_ORDER: Final = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind.MAIN)
+"""In which order the sources of all queues start their jobs."""
+
 
 class SourceBuffer:
-    """A topic as this worker sees it. Nothing is leased from it before ``paused_until``. ``refused_count``: leases that
-    came and were refused since the last job that may run.
+    """A topic as this worker sees it. ``refused_count``: leases that came and were refused since the last job that may
+    run.
     """
 
-    __slots__ = ("requested", "jobs", "runtime", "paused_until", "refused_count", "source")
+    __slots__ = ("jobs", "refused_count", "requested", "runtime", "source")
 
     def __init__(self, source: JobSource, runtime: RuntimeEstimate) -> None:
         self.source = source
         self.runtime = runtime
         self.jobs: deque[Job] = deque()
-        self.paused_until = 0.0
         self.requested: int | None = None
         self.refused_count = 0
 
-    def most_held(self, lock_s: float) -> int:
+    def add(self, job: Job) -> None:
+        """A leased job that may run waits here."""
+        self.jobs.append(job)
+        self.refused_count = 0
+
+    def most_held(self, lock_s: float, stuck: int) -> int:
         """Jobs, buffered and running, that may be held at once.
 
         What is refused takes no slot, and says nothing about how long jobs take: each answer that brings nothing else
         doubles what the next one may bring, up to :data:`~kafka.tasks.worker.runtime_estimate.MAX_HELD_JOBS`.
         """
-        most = self.runtime.most_held(lock_s)
+        most = self.runtime.most_held(lock_s, stuck)
         return max(most, min(MAX_HELD_JOBS, self.runtime.slots + self.refused_count)) if self.refused_count else most
 
 
 class SourceBuffers:
-    """All of them. A queue and its suspects have one pace: they are the same jobs."""
+    """All of them. The sources of a queue have one runtime estimate: they are the same jobs."""
 
-    def __init__(self, names: TopicNames, queues: Sequence[str], delivery: JobDelivery, concurrency: int) -> None:
+    def __init__(self, delivery: JobDelivery, concurrency: int) -> None:
         self.waits_for_settlements = False
         """More would be asked for if more of what has ended were settled."""
+        self.all_stuck_since = inf
+        """Since when all slots are taken by long jobs (monotonic seconds)."""
+        self.next_look_at = inf
+        """When a job that runs now will be a long one."""
         self._delivery = delivery
-        self._buffers: dict[JobSource, SourceBuffer] = {}
-        for name in queues:
-            runtime = RuntimeEstimate(concurrency)
-            for source in (JobSource(name, names.queue(name)), JobSource(name, names.suspect(name), suspect=True)):
-                self._buffers[source] = SourceBuffer(source, runtime)
-        self._paused_until = 0.0
-        self._moving_until = inf
-        self._main = [buffer for buffer in self._buffers.values() if not buffer.source.suspect]
+        runtimes = {source.queue: RuntimeEstimate(concurrency) for source in delivery.sources}
+        self._runtimes = list(runtimes.values())
+        self._buffers = {source: SourceBuffer(source, runtimes[source.queue]) for source in delivery.sources}
+        self._in_order = [
+            [buffer for buffer in self._buffers.values() if buffer.source.kind is kind] for kind in _ORDER
+        ]
 
     def __getitem__(self, source: JobSource) -> SourceBuffer:
         return self._buffers[source]
@@ -74,116 +98,134 @@ class SourceBuffers:
     @property
     def buffered_count(self) -> int:
         """Jobs that wait for the pool."""
-        return sum(len(buffer.jobs) for buffer in self._main)
+        return sum(len(buffer.jobs) for buffer in self._buffers.values())
 
     # -- what is measured ---------------------------------------------------------------------------------------------
 
     def set_concurrency(self, count: int) -> None:
         """So many jobs run at once now."""
-        for buffer in self._main:
-            buffer.runtime.slots = count
+        for runtime in self._runtimes:
+            runtime.slots = count
 
     def depth(self) -> int:
         """Jobs to have with the pool at once."""
-        return max(buffer.runtime.depth() for buffer in self._main)
+        return max(runtime.depth() for runtime in self._runtimes)
 
     # -- what starts --------------------------------------------------------------------------------------------------
 
     def start(self, most: int, submit: Callable[[Job], None]) -> None:
-        """Start up to ``most`` jobs, the same number from each queue that has some."""
-        waiting = [buffer for buffer in self._main if buffer.jobs]
-        while most > 0 and waiting:
-            share = max(1, most // len(waiting))
-            for buffer in waiting:
-                most -= _start_from(buffer.jobs, min(share, most), submit)
-            waiting = [buffer for buffer in waiting if buffer.jobs]
+        """Start up to ``most`` jobs, of each kind of source the same number from each queue that has some."""
+        for buffers in self._in_order:
+            waiting = [buffer for buffer in buffers if buffer.jobs]
+            while most > 0 and waiting:
+                share = max(1, most // len(waiting))
+                for buffer in waiting:
+                    most -= _start_from(buffer.jobs, min(share, most), submit)
+                waiting = [buffer for buffer in waiting if buffer.jobs]
+
+    @property
+    def has_waiting_suspects(self) -> bool:
+        """Whether suspects wait for a slot."""
+        return any(buffer.jobs for buffer in self._in_order[0])
 
     def take_older(self, leased_at: float) -> Iterator[Job]:
         """Jobs that have waited since then or longer."""
-        for buffer in self._main:
+        for buffer in self._buffers.values():
             while buffer.jobs and buffer.jobs[0].lease.leased_at <= leased_at:
                 yield buffer.jobs.popleft()
 
     def take_all(self) -> list[Job]:
         """All that wait."""
-        jobs = [job for buffer in self._main for job in buffer.jobs]
-        for buffer in self._main:
+        jobs = [job for buffer in self._buffers.values() for job in buffer.jobs]
+        for buffer in self._buffers.values():
             buffer.jobs.clear()
         return jobs
 
     # -- what is asked for --------------------------------------------------------------------------------------------
 
-    def request_jobs(self, pool: Pool, leases: Leases, suspects: Suspects, now: float) -> None:
-        """Ask each topic for what there is room for.
+    def request_jobs(self, pool: Pool, leases: Leases, submitted_at: Sequence[float], now: float) -> None:
+        """Ask each topic for what there is room for. ``submitted_at``: since when the oldest jobs in the pool are
+        there, one for each slot at most.
 
-        What ends costs memory and writes until it is settled, whether it ran or was refused: as many may be on their
-        way out at once as may be held (:data:`~kafka.tasks.worker.runtime_estimate.MAX_HELD_JOBS`), and of large ones
-        so many bytes. Short jobs are asked for by whole batches
-        (:data:`~kafka.tasks.worker.runtime_estimate.PRODUCER_BATCH_RECORDS`), the last of which may go above all that.
-        """
-        lock_s, unfinished, here = self._delivery.lock_s, leases.unfinished_count, leases.unfinished_suspects
-        # While jobs move no fetch may be out that their settling would have to wait for.
-        paused = (
-            suspects.have_priority or self.waits_for_moves(leases, now) or leases.settling_count > 2 * MAX_HELD_JOBS
-        )
+        What ends costs memory and writes until it is settled, whether it ran or was refused: all together are as many
+        as may be held (:data:`~kafka.tasks.worker.runtime_estimate.MAX_HELD_JOBS`), and of large ones so many bytes.
+        Short jobs are asked for by whole batches (:data:`~kafka.tasks.worker.runtime_estimate.PRODUCER_BATCH_RECORDS`),
+        the last of which may go above all that. """
+        lock_s, unfinished = self._delivery.lock_s, leases.unfinished_count
         is_able = pool.ready and pool.degraded is None
-        most = MAX_HELD_JOBS - leases.unsettled_count if leases.held_bytes < MAX_HELD_BYTES else 0
+        here = leases.unsettled_count + unfinished
+        most = MAX_HELD_JOBS - here if leases.held_bytes < MAX_HELD_BYTES else 0
+        main_count = len(self._in_order[-1])
         self.waits_for_settlements = False
+        self._find_stuck(pool.concurrency, submitted_at, now)
         for buffer in self._buffers.values():
-            room, least, by_batches = 0, 1, False
-            if not is_able or now < buffer.paused_until:
+            kind, room, least, by_batches = buffer.source.kind, 0, 1, False
+            if not is_able:
                 pass
-            elif buffer.source.suspect:
-                room = suspects.room(pool, buffer.runtime.mean_s, here)
-            elif not paused:
-                most_held = buffer.most_held(lock_s)
+            elif kind is SourceKind.SUSPECT:
+                room = self._suspects_room(buffer, pool, leases)
+            elif kind is SourceKind.MAIN or leases.holding_count < MAX_HELD_JOBS:
+                most_held = buffer.most_held(lock_s, _stuck(buffer.runtime, submitted_at, now))
                 room = most_held + pool.may_grow - unfinished
                 by_batches = most_held >= buffer.runtime.slots + PRODUCER_BATCH_RECORDS
-                if len(self._main) == 1 and by_batches:
+                if main_count == 1 and by_batches:
                     least = PRODUCER_BATCH_RECORDS
                 # What is refused may be one large batch, which comes again with each part of it that is asked for.
-                least = max(least, min(buffer.refused_count, MAX_HELD_JOBS) // 2 // len(self._main))
+                least = max(least, min(buffer.refused_count, MAX_HELD_JOBS) // 2 // main_count)
+                if room >= _DUE_SHARE * PRODUCER_BATCH_RECORDS:
+                    due_room = room // _DUE_SHARE
+                    room = due_room if kind is SourceKind.DUE else room - due_room
             if room > most:
                 room = most
                 self.waits_for_settlements = True
-            if not buffer.source.suspect:
-                room = -(-room // len(self._main))
+            if kind is not SourceKind.SUSPECT:
+                room = -(-room // main_count)
             if by_batches and room >= PRODUCER_BATCH_RECORDS:
                 room = -(-room // PRODUCER_BATCH_RECORDS) * PRODUCER_BATCH_RECORDS
             self._request(buffer, room if room >= least else 0)
 
     def stop_requesting(self) -> None:
         """Lease nothing more."""
+        self.next_look_at = self.all_stuck_since = inf
         for buffer in self._buffers.values():
             self._request(buffer, 0)
 
-    def pause(self, source: JobSource, until: float) -> None:
-        """Lease nothing from there before that time."""
-        buffer = self._buffers[source]
-        buffer.paused_until = until
-        self._paused_until = max(until, self._paused_until)
-        self._request(buffer, 0)
+    def on_leased(self, source: JobSource) -> None:
+        """What was asked for has come, some of it at least: the next request is a new one."""
+        self._buffers[source].requested = None
 
-    def waits_for_moves(self, leases: Leases, now: float) -> bool:
-        """Jobs move to the suspects, and have not done so for so long that waiting would stop everything."""
-        if not leases.moving:
-            self._moving_until = inf
-        elif self._moving_until == inf:
-            self._moving_until = now + MOVING_S
-        return leases.moving > 0 and now < self._moving_until
+    def _suspects_room(self, buffer: SourceBuffer, pool: Pool, leases: Leases) -> int:
+        """How many to lease: as many as start at once; of short ones the next ones, too, since a fetch takes longer
+        than they run."""
+        here = leases.unfinished_of[buffer.source]
+        if not pool.attributes_crashes:
+            return 1 - here
+        mean_s, free = buffer.runtime.mean_s, pool.concurrency - pool.busy
+        if mean_s is not None and mean_s <= SHORT_JOB_S:
+            return 2 * pool.concurrency - here
+        least = 1 if mean_s is not None and mean_s <= BRIEF_JOB_S else 0
+        return max(least, free) - len(buffer.jobs)
 
-    def resumes_at(self, now: float) -> float:
-        """When the next pause ends, or the wait for moves."""
-        moving_until = self._moving_until if now < self._moving_until else inf
-        if now >= self._paused_until:
-            return moving_until
-        pauses = [buffer.paused_until for buffer in self._buffers.values()]
-        return min([moving_until, *(until for until in pauses if until > now)])
+    def _find_stuck(self, slots: int, submitted_at: Sequence[float], now: float) -> None:
+        """Look whether all slots are taken by jobs that are long beside those of every queue."""
+        stuck_after_s = min(runtime.stuck_after_s for runtime in self._runtimes)
+        if len(submitted_at) >= slots and now - submitted_at[slots - 1] >= stuck_after_s:
+            self.all_stuck_since = min(self.all_stuck_since, now)
+        else:
+            self.all_stuck_since = inf
+        later = [at + stuck_after_s for at in submitted_at if now - at < stuck_after_s]
+        self.next_look_at = min(later) if later and len(submitted_at) >= slots else inf
 
     def _request(self, buffer: SourceBuffer, count: int) -> None:
         if buffer.requested != count:
             buffer.requested = count
             self._delivery.request(buffer.source, count)
+
+
+def _stuck(runtime: RuntimeEstimate, submitted_at: Sequence[float], now: float) -> int:
+    """Slots that are taken by jobs that are long beside those of a queue."""
+    since = now - runtime.stuck_after_s
+    return sum(at <= since for at in submitted_at)
 
 
 def _start_from(jobs: deque[Job], most: int, submit: Callable[[Job], None]) -> int:

@@ -1,23 +1,21 @@
-"""The worker: leases jobs, runs them in the pool, settles the leases by their outcomes, and renews them meanwhile.
+"""The worker: leases jobs, runs them in the pool, finishes the leases by their outcomes, and renews them meanwhile.
 
 One object on one loop in one thread; tasks run elsewhere (in the pool). It decides nothing about a job by itself
-(:mod:`kafka.tasks.worker.admission`, by the tables of :mod:`kafka.tasks.rules.outcome`), makes no records
-(:mod:`kafka.tasks.delivery.records`), sends none (:mod:`kafka.tasks.delivery.settlement`) and talks to no broker
-(:mod:`kafka.tasks.delivery.base`). Its parts own what it decides by: :class:`Leases` the stage of each lease,
-:class:`SourceBuffers` the buffers and how much to ask for, :class:`Suspects` who runs alone, :class:`WorkerShutdown`
-how far the stop has come, :class:`LostJobHandlers` the handlers of killed jobs; :class:`Dispatcher` knows the way into
-the pool,
-:class:`JobCompletion` the way out. What is left here is a job's way through them::
+(:mod:`kafka.tasks.worker.admission`, by the tables of :mod:`kafka.tasks.rules`), makes no records
+(:mod:`kafka.tasks.delivery.records`) and neither writes them nor talks to a broker (:mod:`kafka.tasks.delivery`). Its
+parts own what it decides by: :class:`Leases` the stage of each lease, :class:`SourceBuffers` the buffers and how much
+to ask for, :class:`WorkerShutdown` how far the stop has come, :class:`LostJobHandlers` the handlers of killed jobs;
+:class:`Dispatcher` knows the way into the pool, :class:`JobCompletion` the way out. What is left here is a job's way
+through them::
 
-    leased --+--> buffered ---> running ---> settling --> gone
-             |       |  ^          |            ^
-             |       |  suspects wait for a slot|
-             |       +--- given back -----------+          (produce with the clean mark, then accept)
-             +--> refused ----------------------+          (no job, expired, suspicious, too many crashes)
-             +--> held for a while, then released          (a task that this worker does not know; a suspect is
-                                                            written anew and accepted)
+    leased --+--> buffered ---> running ---> finishing --> finished
+             |       |  ^                       ^
+             |       |  | is due                |
+             |       +--|---- given back -------+      (produce with the clean mark, then accept)
+             +--> held -+------ not for long ---+      (a job that is not due; after a while it is given back)
+             +--> refused ----------------------+      (no job, expired, suspicious, not to be run here)
 
-Running, settling and waiting leases are renewed every third of the lock. Buffered ones are not: they start within that
+Running, held and finishing leases are renewed every third of the lock. Buffered ones are not: they start within that
 time or are given back. A lost lock sets ``ctx.cancelled``, and the outcome is dropped; so is that of a lock which has
 run out by our own clock, since a process that stood still (SIGSTOP, a suspended machine) learns of it too late.
 
@@ -28,33 +26,33 @@ pool that never had one ends the worker.
 from __future__ import annotations
 
 import logging
+import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any, Final, Protocol
 
 from kafka.errors import KafkaError
 from kafka.tasks.backends.base import WorkerBackend
-from kafka.tasks.delivery.base import JobLease, JobSource, OutgoingRecord
+from kafka.tasks.delivery.base import Ending, JobLease, JobSource, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords
-from kafka.tasks.delivery.settlement import Settlement, Settler
 from kafka.tasks.errors import PoolFailed
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.rules.decide import LeaseVerdict
 from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, Outcome
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 from kafka.tasks.worker.admission import AdmissionPolicy
 from kafka.tasks.worker.completion import COUNTS, JobCompletion
 from kafka.tasks.worker.dispatcher import Dispatcher
-from kafka.tasks.worker.leases import FINISHED, HELD, NEW, RUNNING, SETTLING, Leases
+from kafka.tasks.worker.leases import FINISHED, NEW, RUNNING, Leases
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
+from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
 from kafka.tasks.worker.shutdown import WorkerShutdown, WorkerStage
-from kafka.tasks.worker.source_buffers import SourceBuffers
-from kafka.tasks.worker.suspects import Suspects
+from kafka.tasks.worker.source_buffers import STUCK_GIVE_BACK_S, SourceBuffers
 
 __all__ = ["Worker", "WorkerOptions", "WorkerStage", "WorkerTimers"]
 
@@ -66,14 +64,10 @@ TURN_BYTES: Final = 1024 * 1024
 signals are handled between two turns; a record that is not a job costs a write and a line in the log.
 """
 
-YIELD_S = 0.6
-"""After releasing jobs of unknown tasks, a worker leases nothing from that topic for this long: longer than the long
-poll of other workers, which a release does not complete. Otherwise it would get them back itself.
-"""
-
-SUSPECT_PAUSE_S: Final = 1.0
-"""After giving back a suspect that waited for an empty pool, a worker leases no suspects of that queue for so long. One
-that stops writes what could not be written again after so long."""
+HOLD_S: Final = 30.0
+LEAST_HOLD_S: Final = 1.0
+"""A job that is not due is held for so long at most, then it is written anew, so that it keeps no others of its
+partition from being delivered. The more jobs are held, the shorter is the time, so that each is looked at in turn."""
 
 
 class WorkerTimers(Protocol):
@@ -97,18 +91,16 @@ class Worker:
         self,
         tasks: Mapping[str, Task[..., Any]],
         names: TopicNames,
-        queues: Sequence[str],
         timers: WorkerTimers,
         now_ms: Callable[[], int],
         host: str,
         options: WorkerOptions | None = None,
         on_left: Callable[[], None] = lambda: None,
+        rng: random.Random | None = None,
     ) -> None:
         self.error: KafkaError | None = None
         self._counts = {"leased": 0, "locks_lost": 0, "dropped": 0, "unsettled": 0}
         self._tasks = tasks
-        self._names = names
-        self._queue_names = list(queues)
         self._timers = timers
         self._now_ms = now_ms
         self._options = options or WorkerOptions()
@@ -116,7 +108,7 @@ class Worker:
         self._state_records = StateRecords(names, host)
         self._leases = Leases()
         self._arrived: deque[JobLease] = deque()  # leases that are not admitted yet
-        self._suspects = Suspects()
+        self._rng = rng or random.Random()
         self._shutdown = WorkerShutdown(self._options.stop_grace_s, self._options.kill_grace_s)
         self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
         self._is_started = False
@@ -130,23 +122,16 @@ class Worker:
     def start(self, backend: WorkerBackend, pool: Pool) -> None:
         """Begin to lease."""
         self._delivery = backend.delivery
-        self._publisher = backend.publisher
         self._pool = pool
         self._admission = AdmissionPolicy(
-            self._tasks, self._state_records, backend.delivery, backend.results_partitions, self._options
+            self._tasks, self._state_records, backend.results_partitions, self._options, self._rng
         )
-        self._settler = Settler(
-            backend.delivery,
-            backend.publisher,
-            self._state_records,
-            self._on_settled,
-            self._on_result_too_large,
-            self._on_records_refused,
+        self._completion = JobCompletion(
+            self._admission, backend.delivery, self._leases, self._now_ms, self._on_finished
         )
-        self._completion = JobCompletion(self._admission, self._settler, self._leases, self._now_ms, self._hold_until)
-        self._buffers = SourceBuffers(self._names, self._queue_names, backend.delivery, pool.concurrency)
+        self._buffers = SourceBuffers(backend.delivery, pool.concurrency)
         on_started = self._publish_started if self._options.track_started else None
-        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._suspects, self._lost_jobs, on_started)
+        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs, on_started)
         self._clock_checked_at = self._timers.time()
         self._renew_at = self._clock_checked_at + self._delivery.lock_s / 3
         self._is_started = True
@@ -170,9 +155,8 @@ class Worker:
         self._counts["leased"] += len(leases)
         self._renew_at = min(self._renew_at, now + lock_s / 3)  # the responses have the duration of locks
         for source in {lease.source for lease in leases}:
-            self._buffers[source].requested = None
-        for lease in leases:
-            self._leases.add(lease, now, lock_s)
+            self._buffers.on_leased(source)
+        self._leases.add(leases, now, lock_s)
         is_first = not self._arrived
         self._arrived += leases
         if is_first:
@@ -188,30 +172,34 @@ class Worker:
             if lease.stage != NEW:  # its lock was lost meanwhile
                 continue
             bytes_left -= len(lease.value or b"")
-            job = self._completion.admit(lease, now_ms)
-            if job is not None:
-                self._dispatcher.add(job, now)
-            elif lease.stage != HELD:
-                self._buffers[lease.source].refused_count += 1
+            self._admit_one(lease, now, now_ms)
         if self._arrived:
             self._timers.call_at(now, self._admit)
-        for job in self._suspects.take_surplus():
-            self._completion.give_back(job)
-        if self._suspects.has_isolated:
-            self._release_unknown_tasks(self._leases.take_held(only_suspects=True), is_due=False)
-            self._yield_isolation(now)
-        if self._shutdown.has_begun:
-            self._return_unstarted()
-        elif self._is_degraded:
+        if self._shutdown.has_begun or self._is_degraded:
             self._give_back_unstarted()
         self._completion.flush()
         self._dispatch_and_arm()
+
+    def _admit_one(self, lease: JobLease, now: float, now_ms: int) -> None:
+        admitted = self._completion.admit(lease, now_ms)
+        if admitted is None:
+            self._buffers[lease.source].refused_count += 1
+        elif isinstance(admitted, Job):
+            self._dispatcher.add(admitted)
+        else:
+            free_share = 1 - self._leases.holding_count / MAX_HELD_JOBS
+            most_s = max(LEAST_HOLD_S, HOLD_S * free_share)
+            self._leases.hold(lease, now + min((admitted.due_ms - now_ms) / 1000, most_s))
 
     def lost(self, leases: list[JobLease], reason: str) -> None:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
         self._check_clock(self._timers.time())
         self._on_locks_lost(leases, reason)
         self._dispatch_and_arm()
+
+    def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
+        """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
+        return self._completion.replace_result(ending, record)
 
     def failed(self, error: KafkaError) -> None:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`. The worker stops, and ``error`` says why."""
@@ -227,7 +215,6 @@ class Worker:
             self._shutdown.enter(WorkerStage.LEFT, self._timers.time())
             if self._timer is not None:
                 self._timer.cancel()
-            self._publisher.close()
             if self._is_started:
                 self._admission.log_suppressed_counts()
             counts = self.counts
@@ -247,7 +234,7 @@ class Worker:
             if self._lost_jobs.finish(job, outcome):
                 continue
             lease = job.lease
-            self._suspects.on_job_ended(job)
+            self._dispatcher.on_ended(job)
             if lease.stage == RUNNING and job.ran_s > 0:
                 ran.setdefault(lease.source, []).append(job.ran_s)
             is_lost = lease.lost or isinstance(outcome, LockLost)
@@ -279,8 +266,10 @@ class Worker:
             self._renew_at = now + self._delivery.lock_s / 3
             self._renew(now)
             self._admission.log_suppressed_counts()
-        self._release_unknown_tasks(self._leases.take_due(now), is_due=True)
-        self._yield_isolation(now)
+        self._end_holds(now)
+        if now - self._buffers.all_stuck_since >= STUCK_GIVE_BACK_S:
+            self._dispatcher.take_back()
+            self._give_back_older(now)
         if now >= self._shutdown.ends_at:
             self._next_stage()
         self._dispatch_and_arm()
@@ -342,36 +331,15 @@ class Worker:
     def _publish_started(self, jobs: list[Job]) -> None:
         state, now_ms = self._state_records.state, self._now_ms()
         records = [state(job.envelope, JobState.STARTED, job.lease.deliveries, b"", now_ms) for job in jobs]
-        self._publisher.publish(records, lambda _: None)
+        self._delivery.publish(records, lambda _: None)
 
-    def _hold_until(self, hold_s: float) -> float:
-        return self._timers.time() + min(hold_s, self._delivery.lock_s / 3)
-
-    def _on_settled(self, leases: list[JobLease], well: bool) -> None:
-        was_moving = self._leases.moving
-        for lease in leases:
-            self._leases.finish(lease, well)
-        if not well:
-            self._counts["unsettled"] += len(leases)
-        if (
-            (was_moving and not self._leases.moving)
-            or self._suspects.have_priority
-            or self._buffers.waits_for_settlements
-        ):
+    def _on_finished(self, leases: list[JobLease]) -> None:
+        self._counts["unsettled"] += sum(lease.lost for lease in leases)
+        self._leases.finish(leases)
+        if self._buffers.waits_for_settlements:
             self._dispatch_and_arm()
         else:
             self._maybe_leave()
-
-    def _on_records_refused(self, leases: list[JobLease]) -> None:
-        """The records of these jobs could not be written. Others continue meanwhile, also in the slots of suspects."""
-        for lease in leases:
-            self._leases.set_stage(lease, SETTLING)
-        if self._shutdown.has_begun:
-            self._renew_at = min(self._renew_at, self._timers.time() + SUSPECT_PAUSE_S)
-        self._dispatch_and_arm()
-
-    def _on_result_too_large(self, settlement: Settlement, record: OutgoingRecord) -> Settlement:
-        return self._completion.result_too_large(settlement, record)
 
     def _was_ended_by_shutdown(self, job: Job, outcome: Outcome) -> bool:
         """Whether it ended because this worker stops: it runs again elsewhere, and does not count as a failure."""
@@ -389,7 +357,8 @@ class Worker:
         self._check_pool()
         if not self._shutdown.has_begun:
             self._dispatcher.fill(self._timers.time())
-            self._buffers.request_jobs(self._pool, self._leases, self._suspects, self._timers.time())
+            now = self._timers.time()
+            self._buffers.request_jobs(self._pool, self._leases, self._dispatcher.oldest(), now)
         else:
             self._lost_jobs.start(self._pool.free_slots, self._pool.submit)
             self._maybe_leave()
@@ -420,10 +389,26 @@ class Worker:
         leases = self._leases.take_renewable(now, self._delivery.lock_s)
         if leases:
             self._delivery.renew(leases)
-        for job in self._buffers.take_older(now - self._delivery.lock_s / 3):
+        self._give_back_older(now - self._delivery.lock_s / 3)
+
+    def _give_back_older(self, leased_at: float) -> None:
+        """Give back what has waited in the buffers since then or longer."""
+        for job in self._buffers.take_older(leased_at):
             self._completion.give_back(job)
         self._completion.flush()
-        self._settler.retry_refused()  # the last: it may start jobs
+
+    def _end_holds(self, now: float) -> None:
+        """Jobs that are due start; others whose hold ends are given back, for their turn to come again."""
+        now_ms = self._now_ms()
+        leases = self._leases.take_due(now)
+        for lease in leases:
+            admitted = self._completion.admit(lease, now_ms)
+            if isinstance(admitted, Job):
+                self._dispatcher.add(admitted)
+            elif admitted is not None:
+                self._completion.give_back_held(lease)
+        if leases:
+            self._completion.flush()
 
     def _on_locks_lost(self, leases: Sequence[JobLease], reason: str, is_excused: bool = True) -> None:
         count = 0
@@ -447,26 +432,6 @@ class Worker:
                 self._leases.expired(now), f"this process did not run for {stood_still_s:.0f} s", is_excused=False
             )
 
-    def _yield_isolation(self, now: float) -> None:
-        """Give back a suspect that has waited long enough for an empty pool, while slots were idle."""
-        job = self._suspects.take_due(self._pool, self._leases.suspects, now)
-        if job is not None:
-            self._buffers.pause(job.lease.source, now + SUSPECT_PAUSE_S)
-            self._completion.give_back(job)
-            self._completion.flush()
-
-    def _release_unknown_tasks(self, leases: list[JobLease], is_due: bool) -> None:
-        """Release leases of tasks that this worker does not declare, so that other workers get them."""
-        if not leases:
-            return
-        for lease in leases:
-            self._buffers.pause(lease.source, self._timers.time() + YIELD_S)
-        released = [lease for lease in leases if not self._completion.end_hold(lease, is_due)]
-        self._completion.flush()
-        if released:
-            self._delivery.settle(released, LeaseVerdict.RELEASE)
-            self._on_settled(released, True)
-
     # -- stopping -----------------------------------------------------------------------------------------------------
 
     def _next_stage(self) -> None:
@@ -477,8 +442,8 @@ class Worker:
         if stage is WorkerStage.DRAINING:
             self._buffers.stop_requesting()
             self._delivery.drain(self._on_drained)
-            self._return_unstarted()
-            self._settler.retry_refused()
+            self._give_back_unstarted()
+            self._completion.flush()
         elif stage is WorkerStage.INTERRUPTING:
             self._pool.interrupt()
         elif stage is WorkerStage.ABANDONING:
@@ -491,13 +456,11 @@ class Worker:
         self._maybe_leave()
 
     def _give_back_unstarted(self) -> None:
+        """Give back what has not begun, also what is held for later."""
         for job in self._dispatcher.take_unstarted():
             self._completion.give_back(job)
-
-    def _return_unstarted(self) -> None:
-        self._give_back_unstarted()
-        self._completion.flush()
-        self._release_unknown_tasks(self._leases.take_held(), is_due=False)
+        for lease in self._leases.take_held():
+            self._completion.give_back_held(lease)
 
     def _abandon(self) -> None:
         """Kill child processes; their jobs are given back when they have ended. Jobs without a process are given back
@@ -531,8 +494,10 @@ class Worker:
         now = self._timers.time()
         self._pool.backlog = self._buffers.buffered_count
         limit_at = self._pool.tick(now)
-        lines_at, suspects_at = self._buffers.resumes_at(now), self._suspects.due_at(self._pool, self._leases.suspects)
-        when = min(self._renew_at, self._shutdown.ends_at, self._leases.due_at, lines_at, suspects_at)
+        buffers, stuck_at = self._buffers, self._buffers.all_stuck_since + STUCK_GIVE_BACK_S
+        if stuck_at <= now:
+            stuck_at = inf
+        when = min(self._renew_at, self._shutdown.ends_at, self._leases.due_at, buffers.next_look_at, stuck_at)
         if limit_at is not None:
             when = min(when, limit_at)
         if when != self._timer_at:

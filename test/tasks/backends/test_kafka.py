@@ -34,6 +34,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
+from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.records import RecordBatchBuilder
 from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
@@ -43,17 +44,17 @@ from kafka.tasks.backends.kafka import KafkaBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing, check_share_groups
 from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
-from kafka.tasks.delivery.base import JobLease, JobSource, OutgoingRecord
+from kafka.tasks.delivery.base import Appended, ClaimKind, Ending, JobLease, OutgoingRecord, RecordKind
 from kafka.tasks.delivery.share_group import delivery
-from kafka.tasks.delivery.share_group.delivery import ShareDelivery
+from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
 from kafka.tasks.format.envelope import MALFORMED
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import MOST_HEADERS, StateRecord, encode
 from kafka.tasks.format.topics import TopicNames, TopicPlan, group_configs
-from kafka.tasks.rules.decide import LeaseVerdict
 from kafka.tasks.settings import read_settings
 from kafka.testing import EmbeddedBroker
+from test.tasks.fakes import FakePublisher, Queues, pass_time, settle
 
 SOON_S = 10.0
 
@@ -191,26 +192,26 @@ class Groups:
         return []
 
 
-def prepare(groups: Any, pauses: list[float] | None = None) -> int:
-    return prepare_groups(groups, ["a", "b"], group_configs(), (pauses if pauses is not None else []).append, 0.1)
+def prepare(groups: Any, pauses: list[float] | None = None) -> None:
+    prepare_groups(groups, ["a", "b"], group_configs(), (pauses if pauses is not None else []).append, 0.1)
 
 
 def test_the_settings_of_groups_are_made_and_seen() -> None:
     groups, pauses = Groups(), list[float]()
-    assert prepare(groups, pauses) == 10
+    prepare(groups, pauses)
     assert tuple(groups.made) == group_configs()
     assert len(pauses) == 2
 
 
 def test_what_holds_already_is_left_alone() -> None:
     groups = Groups(there=group_configs())
-    assert prepare(groups) == 10
+    prepare(groups)
     assert groups.made == []
 
 
 def test_settings_that_the_broker_lacks_are_done_without() -> None:
     groups = Groups([name for name, _ in group_configs()[2:]])
-    assert prepare(groups) == 5
+    prepare(groups)
     assert [name for name, _ in groups.made] == ["share.auto.offset.reset", "share.isolation.level"]
 
 
@@ -392,6 +393,9 @@ class Member:
         self.quiet: Future[None] = Future()
         self.closed: Future[None] = Future()
         self.is_closing = False
+        self.looks = 0
+        self.answered_at: float | None = None
+        self.heartbeat_interval_s = 5.0
         self.made.append(self)
 
     def request_records(self, count: int, exactly: bool) -> None:
@@ -402,6 +406,9 @@ class Member:
             raise IllegalStateError("the share consumer is closed")
         self.said += [(record, kind) for record in records if record not in self.lost]
         return [record for record in records if record in self.lost]
+
+    def look(self) -> None:
+        self.looks += 1
 
     def commit_async(self) -> Future[None]:
         return self.flushed
@@ -440,22 +447,53 @@ class Events:
         self.has_left += 1
 
 
-MAIN, SUSPECT = JobSource("q", "app.q"), JobSource("q", "app.q.suspect", suspect=True)
+    def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
+        raise AssertionError("no result is too large")
+
+
+MAIN, DUE, SUSPECT = sources_of(TopicNames("app"), ["q"])
 
 
 class Stage:
-    """A delivery over two members, and three leases of the first one."""
+    """A delivery over two members, and three leases of the first one. ``suspects``: topics that have some, when it
+    looks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         Member.made = []
         monkeypatch.setattr(delivery, "KafkaShareConsumer", Member)
-        self.loop = Loop.simulated()
+        self.clock = ManualClock()
+        self.loop = Loop.simulated(self.clock)
         self.events = Events()
+        self.suspects: set[str] = set()
+        self.looks: list[list[str]] = []
+        self.publisher = FakePublisher(Queues(self.clock), self.loop)
         client: Any = type("Client", (), {"loop": self.loop})()
-        self.delivery = ShareDelivery(client, [MAIN, SUSPECT], self.events, 10)
-        self.main, self.suspect = Member.made
+        self.delivery = ShareDelivery(
+            client, [MAIN, DUE, SUSPECT], self.events, self.publisher, TopicNames("app"), self._find
+        )
+        self.main, self.due = Member.made
         self.main.options["on_records"]([a_record(offset) for offset in range(3)])
         self.leases = self.events.leases
+
+    def _find(self, topics: list[str], found: Callable[[set[str]], object]) -> None:
+        self.looks.append(topics)
+        found(self.suspects.intersection(topics))
+
+    def suspect(self) -> Member:
+        """The member for suspects: there are some."""
+        self.suspects = {SUSPECT.topic}
+        self.delivery.look_for_suspects()
+        return Member.made[-1]
+
+    def move(self, *leases: JobLease, done: Callable[[list[JobLease]], object] = lambda _: None) -> None:
+        """Move these jobs to the suspects, or within them."""
+        record = OutgoingRecord(RecordKind.JOB, SUSPECT.topic, b"{}", None, [])
+        self.delivery.finish([Ending(lease, None, [record], is_move=True) for lease in leases], done)
+        settle(self.loop)
+
+    def accept(self, *leases: JobLease) -> None:
+        """Finish these, which have nothing to be written."""
+        self.delivery.finish([Ending(lease, None, []) for lease in leases], lambda _: None)
 
 
 @pytest.fixture
@@ -465,13 +503,70 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     made.loop.close()
 
 
+def record_of(lease: JobLease) -> ShareRecord:
+    assert lease.claim is not None
+    assert lease.claim.kind is ClaimKind.SHARE_LOCK
+    found: ShareRecord = lease.claim.token
+    return found
+
+
 def test_each_topic_has_a_member_in_a_group_of_its_name(stage: Stage) -> None:
-    assert [member.options["group_id"] for member in Member.made] == ["app.q", "app.q.suspect"]
+    assert [member.options["group_id"] for member in Member.made] == ["app.q", "app.q.due"]
     stage.delivery.request(MAIN, 64)
-    stage.delivery.request(SUSPECT, 1)
-    assert (stage.main.wants, stage.suspect.wants) == ([(64, True)], [(1, True)])
-    stage.suspect.lock_s = 15.0
+    stage.delivery.request(DUE, 1)
+    assert (stage.main.wants, stage.due.wants) == ([(64, True)], [(1, True)])
+    stage.due.lock_s = 15.0
     assert stage.delivery.lock_s == 15.0
+
+
+def test_suspects_have_a_member_while_there_are_some(stage: Stage) -> None:
+    settle(stage.loop)
+    stage.delivery.request(SUSPECT, 2)
+    assert (len(Member.made), stage.looks) == (2, [[SUSPECT.topic]])
+    stage.suspects = {SUSPECT.topic}
+    pass_time(stage.loop, stage.clock, 5.0)
+    suspect = Member.made[-1]
+    assert (suspect.options["group_id"], suspect.wants) == (SUSPECT.topic, [(2, True)])
+    suspect.options["on_records"]([a_record(0)])
+    pass_time(stage.loop, stage.clock, 60.0)
+    assert not suspect.is_closing  # it holds one
+    stage.suspects = set()
+    stage.accept(stage.leases[-1])
+    suspect.options["on_acknowledged"]([Acknowledged(record_of(stage.leases[-1]), AcknowledgeType.ACCEPT, None)])
+    pass_time(stage.loop, stage.clock, 25.0)
+    assert suspect.is_closing
+    assert len(Member.made) == 3
+    assert SUSPECT not in [contact.source for contact in stage.delivery.contacts()]
+
+
+def test_a_move_to_the_suspects_makes_a_member_when_it_is_answered_and_no_look_is_needed(stage: Stage) -> None:
+    settle(stage.loop)
+    stage.delivery.request(SUSPECT, 1)
+    done: list[JobLease] = []
+    stage.move(stage.leases[0], done=done.extend)
+    assert (len(Member.made), done) == (2, [])
+    stage.main.flushed.success(None)
+    settle(stage.loop)
+    suspect = Member.made[-1]
+    assert (done, suspect.options["group_id"], suspect.wants[-1]) == ([stage.leases[0]], SUSPECT.topic, (1, True))
+    assert suspect.looks == 1
+
+
+def test_suspects_are_not_asked_for_while_a_move_is_not_answered(stage: Stage) -> None:
+    suspect = stage.suspect()
+    stage.move(stage.leases[0])
+    stage.delivery.request(SUSPECT, 3)
+    assert (3, True) not in suspect.wants
+    stage.main.flushed.success(None)
+    settle(stage.loop)
+    assert suspect.wants[-1] == (3, True)
+
+
+def test_a_lease_has_the_records_key(stage: Stage) -> None:
+    record = a_record(3)
+    record.key = b"user-7"
+    stage.main.options["on_records"]([record])
+    assert [lease.key for lease in stage.leases] == [None, None, None, b"user-7"]
 
 
 def test_headers_of_a_record_that_has_too_many_for_a_job_are_not_made(stage: Stage) -> None:
@@ -490,72 +585,65 @@ def test_headers_that_cannot_be_read_make_a_record_no_job_and_harm_no_other(stag
     assert [(len(lease.headers), lease.headers_left_out) for lease in stage.leases[3:]] == [(0, MALFORMED), (1, 0)]
 
 
-def test_verdicts_are_acknowledgements_and_drop_is_none(stage: Stage) -> None:
-    first, second, third = stage.leases
+def test_a_lease_is_renewed_and_accepted_once_its_records_are_written(stage: Stage) -> None:
+    first = stage.leases[0]
     stage.delivery.renew([first])
-    stage.delivery.settle([first], LeaseVerdict.ACCEPT)
-    stage.delivery.settle([second], LeaseVerdict.RELEASE)
-    stage.delivery.settle([third], LeaseVerdict.DROP)
-    kinds = [kind for _, kind in stage.main.said]
-    assert kinds == [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE]
+    stage.publisher.is_stuck = True
+    record = OutgoingRecord(RecordKind.DEAD, "app.q.dead", b"{}")
+    stage.delivery.finish([Ending(first, None, [record])], lambda _: None)
+    settle(stage.loop)
+    assert [kind for _, kind in stage.main.said] == [AcknowledgeType.RENEW]
+    stage.publisher.advance()
+    settle(stage.loop)
+    assert [kind for _, kind in stage.main.said] == [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT]
 
 
 def test_locks_that_the_broker_says_are_gone_are_reported_once(stage: Stage) -> None:
     first, second, third = stage.leases
     error = InvalidRecordStateError("offset 0 is not acquired")
-    take_renewable = AcknowledgeType.RENEW
-    stage.delivery.settle([third], LeaseVerdict.ACCEPT)
+    stage.accept(third)
     stage.main.options["on_acknowledged"](
         [
-            Acknowledged(first.token, take_renewable, error),
-            Acknowledged(second.token, take_renewable, None),
-            Acknowledged(third.token, AcknowledgeType.ACCEPT, error),
+            Acknowledged(record_of(first), AcknowledgeType.RENEW, error),
+            Acknowledged(record_of(second), AcknowledgeType.RENEW, None),
+            Acknowledged(record_of(third), AcknowledgeType.ACCEPT, error),
         ]
     )
     assert [leases for leases, _ in stage.events.gone] == [[first]]
-    stage.main.options["on_lost"]([first.token, second.token], None)
+    stage.main.options["on_lost"]([record_of(first), record_of(second)], None)
     assert [leases for leases, _ in stage.events.gone] == [[first], [second]]
     assert "timed out" in stage.events.gone[1][1]
 
 
-def test_a_settled_suspect_that_is_delivered_again_is_reported(stage: Stage) -> None:
-    stage.suspect.options["on_records"]([a_record(offset) for offset in range(3)])
+def test_a_finished_suspect_that_is_delivered_again_is_reported(stage: Stage) -> None:
+    suspect = stage.suspect()
+    suspect.options["on_records"]([a_record(offset) for offset in range(3)])
     taken, refused, later = stage.leases[3:]
-    stage.delivery.settle([taken, refused, later], LeaseVerdict.ACCEPT)
+    stage.accept(taken, refused, later)
     accepted, error = AcknowledgeType.ACCEPT, InvalidRecordStateError("offset 1 is not acquired")
-    answer = stage.suspect.options["on_acknowledged"]
-    answer([Acknowledged(taken.token, accepted, None), Acknowledged(refused.token, accepted, error)])
-    answer([Acknowledged(taken.token, accepted, error)])
+    answer = suspect.options["on_acknowledged"]
+    answer([Acknowledged(record_of(taken), accepted, None), Acknowledged(record_of(refused), accepted, error)])
+    answer([Acknowledged(record_of(taken), accepted, error)])
     assert [leases for leases, _ in stage.events.gone] == [[refused]]
-    answer([Acknowledged(later.token, accepted, error)])
+    answer([Acknowledged(record_of(later), accepted, error)])
     assert [leases for leases, _ in stage.events.gone] == [[refused], [later]]
 
 
 def test_a_lock_that_turns_out_to_be_gone_is_reported_on_a_later_turn(stage: Stage) -> None:
-    stage.main.lost.add(stage.leases[0].token)
+    stage.main.lost.add(record_of(stage.leases[0]))
     stage.delivery.renew(stage.leases)
     assert stage.events.gone == []
-    stage.loop.run_once(0)
+    settle(stage.loop)
     assert [leases for leases, _ in stage.events.gone] == [[stage.leases[0]]]
     assert len(stage.main.said) == 2
 
 
-def test_what_is_settled_after_the_end_is_reported_as_lost(stage: Stage) -> None:
+def test_what_is_finished_after_the_end_is_reported_as_lost(stage: Stage) -> None:
     stage.delivery.close()
-    stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT)
+    stage.accept(*stage.leases)
     stage.delivery.renew(stage.leases)
-    stage.loop.run_once(0)
+    settle(stage.loop)
     assert [leases for leases, _ in stage.events.gone] == [stage.leases, stage.leases]
-
-
-def test_the_caller_is_notified_when_the_settlement_is_answered(stage: Stage) -> None:
-    told: list[int] = []
-    stage.delivery.settle(stage.leases, LeaseVerdict.ACCEPT, lambda: told.append(1))
-    stage.loop.run_once(0)
-    assert told == []
-    stage.main.flushed.success(None)
-    stage.loop.run_once(0)
-    assert told == [1]
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
@@ -563,13 +651,13 @@ def test_it_is_drained_when_nothing_more_can_come_or_the_brokers_are_silent(stag
     told: list[int] = []
     stage.delivery.drain(lambda: told.append(1))
     stage.main.quiet.success(None)
-    stage.loop.run_once(0)
+    settle(stage.loop)
     assert told == []
     if is_answered:
-        stage.suspect.quiet.success(None)
-    while not told:
-        stage.loop.run_once(None)
-    stage.loop.run_once(0)
+        stage.due.quiet.success(None)
+    else:
+        pass_time(stage.loop, stage.clock, 2.0)
+    settle(stage.loop)
     assert told == [1]
 
 
@@ -577,7 +665,7 @@ def test_it_has_left_when_all_its_members_have(stage: Stage) -> None:
     stage.delivery.close()
     stage.main.closed.success(None)
     assert stage.events.has_left == 0
-    stage.suspect.closed.success(None)
+    stage.due.closed.success(None)
     assert stage.events.has_left == 1
     stage.delivery.request(MAIN, 1)
     assert stage.main.wants == []
@@ -600,26 +688,27 @@ def test_records_are_answered_in_order_with_their_append_times_or_errors(broker:
     client: KafkaClient = connect(settings, loop)
     publisher = KafkaPublisher(client, settings, clock)
     names = TopicNames("published")
-    answered: Future[Sequence[int | BaseException]] = Future()
+    answered: Future[Sequence[Appended | BaseException]] = Future()
 
-    def note(answers: Sequence[int | BaseException]) -> None:
+    def note(answers: Sequence[Appended | BaseException]) -> None:
         answered.success(answers)
 
     before_ms = clock.local_ms()
     publisher.publish(
         [
-            OutgoingRecord(names.queue("default"), b"1", None, [("id", b"x")]),
-            OutgoingRecord(names.results, b"2" * 200_000, b"key", [], 1),
-            OutgoingRecord(names.results, b"3" * 2_000_000, b"key", [], 1),
-            OutgoingRecord(names.results, b"4", b"key", [], 1),
+            OutgoingRecord(RecordKind.JOB, names.queue("default"), b"1", None, [("id", b"x")]),
+            OutgoingRecord(RecordKind.STATE, names.results, b"2" * 200_000, b"key", [], 1),
+            OutgoingRecord(RecordKind.STATE, names.results, b"3" * 2_000_000, b"key", [], 1),
+            OutgoingRecord(RecordKind.STATE, names.results, b"4", b"key", [], 1),
         ],
         note,
     )
     assert loop.run_until(answered, SOON_S)
     first, too_large, larger_still, last = answered.result()
-    assert isinstance(first, int)
-    assert isinstance(last, int)
-    assert before_ms - 2 <= first <= last <= clock.local_ms() + 2
+    assert isinstance(first, Appended)
+    assert isinstance(last, Appended)
+    assert before_ms - 2 <= first.time_ms <= last.time_ms <= clock.local_ms() + 2
+    assert (first.offset, last.offset) == (0, 0)
     assert isinstance(too_large, MessageSizeTooLargeError)
     assert isinstance(larger_still, MessageSizeTooLargeError)
     publisher.close()
@@ -640,7 +729,8 @@ def test_state_records_that_come_while_others_are_written_go_together(broker: Em
 
     def publish() -> Future[None]:
         answered: Future[None] = Future()
-        publisher.publish([OutgoingRecord(topic, b"1", b"key", [], 0)], lambda answers: answered.success(None))
+        record = OutgoingRecord(RecordKind.STATE, topic, b"1", b"key", [], 0)
+        publisher.publish([record], lambda answers: answered.success(None))
         return answered
 
     assert loop.run_until(publish(), SOON_S)  # it has connected

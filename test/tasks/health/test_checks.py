@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafka.tasks.delivery.base import BrokerContact, JobSource
+from kafka.tasks.delivery.base import BrokerContact, JobSource, SourceKind
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.worker.worker import WorkerStage
 
 MAIL = JobSource("mail", "shop.mail")
-SUSPECT = JobSource("mail", "shop.mail.suspect", suspect=True)
+SUSPECT = JobSource("mail", "shop.mail.suspect", SourceKind.SUSPECT)
 NOW = 1000.0
 
 

@@ -100,8 +100,7 @@ class World:
     def start(self) -> World:
         pool: Any = self.pool
         delivery: Any = self.delivery
-        publisher: Any = None
-        self.monitor.start(pool, WorkerBackend(delivery, publisher, 8, self.snapshots, lambda: self.connect_error))
+        self.monitor.start(pool, WorkerBackend(delivery, 8, self.snapshots, lambda: self.connect_error))
         return self
 
     def listen(self) -> World:

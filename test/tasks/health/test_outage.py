@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from kafka.tasks.delivery.base import BrokerContact, JobSource
+from kafka.tasks.delivery.base import BrokerContact, JobSource, SourceKind
 from kafka.tasks.health.outage import CHECK_S, REPORT_AFTER_S, BrokerOutage
 
 MAIL = JobSource("mail", "shop.mail")
-SUSPECT = JobSource("mail", "shop.mail.suspect", suspect=True)
+SUSPECT = JobSource("mail", "shop.mail.suspect", SourceKind.SUSPECT)
 REFUSED = "node 1 (db:9092): cannot connect: Connection refused"
 
 

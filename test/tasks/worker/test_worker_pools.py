@@ -12,7 +12,7 @@ import pytest
 
 from kafka.tasks import App, FinishedJob, WorkerLost, hooks
 from kafka.tasks.backends.base import WorkerBackend
-from kafka.tasks.delivery.base import JobSource, OutgoingRecord
+from kafka.tasks.delivery.base import JobSource, OutgoingRecord, RecordKind
 from kafka.tasks.errors import PoolFailed, TimeLimit
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.pools.base import Finished
@@ -22,7 +22,7 @@ from kafka.tasks.states import JobState
 from kafka.tasks.worker.lost_jobs import MOST_ARGUMENTS
 from kafka.tasks.worker.worker import WorkerOptions, WorkerStage
 from test.tasks.fakes import a_job
-from test.tasks.worker.test_worker import DEAD, QUEUE, SUSPECT, Bench, Process
+from test.tasks.worker.test_worker import DEAD, DUE, QUEUE, SUSPECT, Bench, Process
 
 CRASH = ChildLost("signal", signal.SIGSEGV, rss_bytes=50 << 20)
 STOPPED = ChildLost("stopped", signal.SIGKILL, counts=False)
@@ -117,7 +117,7 @@ def test_a_process_that_stood_still_drops_what_its_children_ended_meanwhile(benc
     zombie.worker.finished()
     assert zombie.worker.counts["locks_lost"] == zombie.worker.counts["dropped"] == 1
     assert running.cancelled
-    assert (bench.states(), zombie.delivery.settled) == ([], [])
+    assert (bench.states(), zombie.delivery.accepted) == ([], [])
 
 
 def test_a_job_that_a_child_gives_up_as_lost_is_settled_by_nobody(bench: Bench) -> None:
@@ -125,7 +125,7 @@ def test_a_job_that_a_child_gives_up_as_lost_is_settled_by_nobody(bench: Bench) 
     process = Process(bench)
     bench.settle()
     process.end(outcome=LockLost(), ran_s=0.0)
-    assert (process.delivery.settled, bench.states()) == ([], [])
+    assert (process.delivery.accepted, bench.states()) == ([], [])
     assert process.worker.statistics()["held"] == 0
 
 
@@ -158,6 +158,8 @@ def test_while_the_breaker_is_open_nothing_is_leased_and_what_waits_is_given_bac
     bench.pass_time(5)
     assert process.worker.counts["leased"] == leased
     assert process.worker.stage is WorkerStage.WORKING
+    process.end()
+    process.end()
     process.manual.become(ready=True)
     bench.settle()
     assert process.worker.counts["leased"] > leased
@@ -327,14 +329,14 @@ def test_a_job_is_not_given_back_before_its_child_is_dead(bench: Bench) -> None:
     assert bench.queues.topics[QUEUE][0].holder is process.delivery
     process.end(process.manual.jobs[0], STOPPED)
     assert process.left == 1
-    assert [record.header("clean") for record in bench.queues.waiting(QUEUE)] == ["1"]
+    assert [record.header("clean") for record in bench.queues.waiting(DUE)] == ["1"]
 
 
 @pytest.mark.parametrize("outcome", [ChildLost("signal", signal.SIGTERM), ChildLost("exit", exit_code=1)])
 def test_a_child_that_dies_while_the_worker_kills_it_is_no_crash_of_its_job(bench: Bench, outcome: Outcome) -> None:
     process = abandoning(bench)
     process.end(process.manual.jobs[0], outcome)
-    (record,) = bench.queues.waiting(QUEUE)
+    (record,) = bench.queues.waiting(DUE)
     assert (record.header("clean"), record.header("crashes")) == ("1", None)
     assert bench.states() == []
 
@@ -353,9 +355,9 @@ def test_leases_are_renewed_until_the_last_child_has_ended(bench: Bench) -> None
     bench.settle()
     process.worker.stop()
     for _ in range(3):
-        before = len(process.delivery.take_renewable)
+        before = len(process.delivery.renewed)
         bench.pass_time(4)
-        assert len(process.delivery.take_renewable) >= before + 3
+        assert len(process.delivery.renewed) >= before + 3
         process.worker.stop()
     assert process.worker.counts["locks_lost"] == 0
 
@@ -448,7 +450,7 @@ def test_a_job_that_was_given_up_at_its_hard_limit_is_reported_without_a_signal(
 def test_the_arguments_of_a_large_payload_are_not_sent_around_again(bench: Bench) -> None:
     told = Told(bench)
     envelope = a_job("note", "x" * MOST_ARGUMENTS, clock=bench.clock)
-    bench.queues.append(OutgoingRecord(QUEUE, envelope.value, None, envelope.headers()))
+    bench.queues.append(OutgoingRecord(RecordKind.JOB, QUEUE, envelope.value, None, envelope.headers()))
     process = Process(bench)
     bench.settle()
     with pytest.MonkeyPatch.context() as patches:

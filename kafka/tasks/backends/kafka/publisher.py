@@ -1,11 +1,10 @@
 """The worker's way to write: groups of records in, one answer for each group out.
 
-Two producers over one client. Job records (retries, suspects) go in small batches like those of an app's own producer,
-since a broker sends the whole batch again for each part of it that is acquired; state records and dead ones are read in
-order by plain consumers and go in large ones. Of these one request is in flight to each node: records published
-meanwhile share a batch, and where jobs are short there are less than half as many requests. A result waits for two
-answers at most.
-"""
+Two producers over one client; a record's kind says which it goes to. Job records (retries, suspects) go in small
+batches like those of an app's own producer, since a broker sends the whole batch again for each part of it that is
+acquired; state records and dead ones are read in order by plain consumers and go in large ones. Of these one request is
+in flight to each node: records published meanwhile share a batch, and where jobs are short there are less than half as
+many requests. A result waits for two answers at most. """
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from kafka.client import KafkaClient
 from kafka.errors import KafkaError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
 from kafka.tasks.backends.kafka.connection import producer_configs
-from kafka.tasks.delivery.base import OutgoingRecord, PublishCallback
+from kafka.tasks.delivery.base import Appended, OutgoingRecord, PublishCallback, RecordKind
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.settings import Settings
 from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
@@ -44,20 +43,25 @@ class KafkaPublisher:
         """See :class:`kafka.tasks.delivery.base.Publisher`."""
         sent_ms = self._clock.local_ms()
         sent: list[FutureRecordMetadata | KafkaError] = []
-        for topic, value, key, headers, partition in records:
-            producer = self._jobs if partition is None else self._states
+        for kind, topic, value, key, headers, partition in records:
+            producer = self._jobs if kind is RecordKind.JOB else self._states
             try:
                 sent.append(producer.send(topic, value, key, headers, partition))
             except KafkaError as error:
                 sent.append(error)
 
         def answer() -> None:
-            answers: list[int | BaseException] = []
+            answers: list[Appended | BaseException] = []
+            appended_ms = -1
             for each in sent:
-                answers.append(each if isinstance(each, KafkaError) else each.appended)
-            appended = next((ms for ms in answers if isinstance(ms, int) and ms >= 0), None)
-            if appended is not None:
-                self._clock.observe(sent_ms, self._clock.local_ms(), appended)
+                answer = each if isinstance(each, KafkaError) else each.appended
+                if isinstance(answer, BaseException):
+                    answers.append(answer)
+                else:
+                    appended_ms = answer[0] if appended_ms < 0 else appended_ms
+                    answers.append(Appended(*answer))
+            if appended_ms >= 0:
+                self._clock.observe(sent_ms, self._clock.local_ms(), appended_ms)
             done(answers)
 
         when_all_done([each for each in sent if isinstance(each, FutureRecordMetadata)], answer)

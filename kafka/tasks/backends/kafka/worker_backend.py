@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import WorkerBackend
@@ -14,9 +15,9 @@ from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
-from kafka.tasks.delivery.base import DeliveryEvents, JobSource, OutgoingRecord
-from kafka.tasks.delivery.share_group.delivery import ShareDelivery
-from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
+from kafka.tasks.delivery.base import Appended, DeliveryEvents, OutgoingRecord, RecordKind
+from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
+from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups, with_records
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import (
     TopicDefaults,
@@ -57,11 +58,9 @@ def open_worker_backend(
         check_share_groups(client)
         administration = Administration(client, wait, settings.request_timeout)
         plans = results_plans(names, shape)
-        sources = []
+        sources = sources_of(names, queues)
         for queue in queues:
             plans += queue_plans(names, queue, shape)
-            sources.append(JobSource(queue, names.queue(queue)))
-            sources.append(JobSource(queue, names.suspect(queue), suspect=True))
         topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
         groups = {
             source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
@@ -71,14 +70,24 @@ def open_worker_backend(
         def pause(seconds: float) -> None:
             loop.run_until(lambda: False, seconds)
 
-        limit = prepare_groups(administration, list(groups), group_configs(), pause)
+        def find_suspects(topics: list[str], found: Callable[[set[str]], object]) -> None:
+            future = client.run(
+                admin.dialogues.share_group_offsets(
+                    {topic: groups[topic] for topic in topics},
+                    backoff=client.retry_backoff,
+                    timeout_s=settings.request_timeout,
+                )
+            )
+            future.add_callback(lambda offsets: found(with_records(offsets)))
+
+        prepare_groups(administration, list(groups), group_configs(), pause)
         begin_groups(administration, groups, pause, loop.time)
         publisher = KafkaPublisher(client, settings, clock)
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
-        delivery = ShareDelivery(client, sources, events, limit)
+        delivery = ShareDelivery(client, sources, events, publisher, names, find_suspects)
         snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
         partitions = topics[names.results].partitions
-        return WorkerBackend(delivery, publisher, partitions, snapshots, partial(last_connect_error, client)), client
+        return WorkerBackend(delivery, partitions, snapshots, partial(last_connect_error, client)), client
     except BaseException:
         client.close()
         raise
@@ -89,6 +98,6 @@ def _learn_broker_time(publisher: KafkaPublisher, topic: str, loop: Any, timeout
     worker that started with a wrong clock revoked its first jobs. A worker that cannot write it goes on, and learns the
     time from its next record.
     """
-    answers: list[int | BaseException] = []
-    publisher.publish([OutgoingRecord(topic, None, None, [("clock", None)], 0)], answers.extend)
+    answers: list[Appended | BaseException] = []
+    publisher.publish([OutgoingRecord(RecordKind.STATE, topic, None, None, [("clock", None)], 0)], answers.extend)
     loop.run_until(lambda: answers, timeout_s)

@@ -1,50 +1,92 @@
 """Leases from share groups: one member for each topic, in the group of the topic's name.
 
-A :class:`JobLease` holds its share record as ``token``. What each member holds is kept by record, so that what the
+A :class:`JobLease` holds its share record in its claim. What each member holds is kept by record, so that what the
 broker says of records (locks gone, a renewal refused) finds its lease. Acknowledgements that are said in one turn of
 the loop go out together.
+
+A queue's suspects have a member only while there are some: when this worker moves jobs there, or finds some in its
+look every few seconds (:meth:`ShareDelivery.look_for_suspects`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.errors import CorruptRecordError, IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
-from kafka.tasks.delivery.base import DRAIN_S, BrokerContact, DeliveryEvents, JobLease, JobSource
+from kafka.tasks.delivery.base import (
+    DRAIN_S,
+    BrokerContact,
+    Claim,
+    ClaimKind,
+    DeliveryEvents,
+    Ending,
+    FinishCallback,
+    JobLease,
+    JobSource,
+    OutgoingRecord,
+    PublishCallback,
+    Publisher,
+    SourceKind,
+)
+from kafka.tasks.delivery.finishing import PublishThenAccept
 from kafka.tasks.format.envelope import MALFORMED, MOST_HEADERS, Header
-from kafka.tasks.rules.decide import LeaseVerdict
+from kafka.tasks.format.topics import TopicNames
 
 log = logging.getLogger(__name__)
 
 FETCH_BYTES = 8 * 1024 * 1024
 """Of one answer, compressed as it may be: who holds much asks for nothing more, and so much may still come."""
 
-LOOK_EVERY_S = 0.5
-"""Suspects are looked for so often, and no poll waits for them: each of their deliveries counts as a crash, and a poll
-that waits while its worker is killed acquires records that are not run. It takes as many requests as polls that
-wait."""
+POLL_SUSPECTS_S = 0.5
+"""Suspects are polled so often, and no poll waits for them: each of their deliveries counts as a crash, and a poll that
+waits while its worker is killed acquires records that are not run. It takes as many requests as polls that wait."""
 
-_TYPES = {
-    LeaseVerdict.ACCEPT: AcknowledgeType.ACCEPT,
-    LeaseVerdict.RELEASE: AcknowledgeType.RELEASE,
-    LeaseVerdict.REJECT: AcknowledgeType.REJECT,
-}
+LOOK_S: Final = 5.0
+"""Between looks for suspects of queues that have no member for them."""
+IDLE_LOOKS: Final = 3
+"""A member that has got no suspects in so many intervals leaves."""
+
+
+def sources_of(names: TopicNames, queues: Iterable[str]) -> list[JobSource]:
+    """The topics that jobs of these queues are leased from."""
+    rows = ((SourceKind.MAIN, names.queue), (SourceKind.DUE, names.due), (SourceKind.SUSPECT, names.suspect))
+    return [JobSource(queue, topic(queue), kind) for queue in queues for kind, topic in rows]
 
 
 class ShareDelivery:
-    """See :class:`kafka.tasks.delivery.base.JobDelivery`. On the loop's thread."""
+    """See :class:`kafka.tasks.delivery.base.JobDelivery`. On the loop's thread.
+
+    ``find_suspects(topics, found)`` looks which of these topics hold records and calls ``found`` with them.
+    """
 
     def __init__(
-        self, client: KafkaClient, sources: Sequence[JobSource], events: DeliveryEvents, delivery_limit: int
+        self,
+        client: KafkaClient,
+        sources: Sequence[JobSource],
+        events: DeliveryEvents,
+        publisher: Publisher,
+        names: TopicNames,
+        find_suspects: Callable[[list[str], Callable[[set[str]], object]], object],
     ) -> None:
-        self.delivery_limit = delivery_limit
-        self._loop = client.loop
+        self.sources = tuple(sources)
+        self._client = client
+        self._loop: Any = client.loop
         self._events = events
-        self._members = {source: _Member(client, source, events) for source in sources}
+        self._publisher = publisher
+        self._finishing = PublishThenAccept(publisher, self._accept, names, events, self._loop, self._on_moved)
+        self._find_suspects = find_suspects
+        self._members = {
+            source: _Member(client, source, events) for source in sources if not source.is_suspect
+        }
+        self._leaving: set[_Member] = set()
+        self._requested: dict[JobSource, int] = {}  # of suspects
         self._is_closing = False
+        self._look_timer = self._loop.call_later(0.0, self.look_for_suspects)
 
     @property
     def lock_s(self) -> float:
@@ -52,19 +94,21 @@ class ShareDelivery:
         return min(member.consumer.lock_s for member in self._members.values())
 
     def request(self, source: JobSource, count: int) -> None:
-        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
-        if not self._is_closing:
-            self._members[source].consumer.request_records(count, exactly=True)
-
-    def fetch_suspects(self, queue: str) -> None:
-        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
-        for source, member in self._members.items():
-            if source.suspect and source.queue == queue and not self._is_closing:
-                member.consumer.look()
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`. Suspects are not asked for while jobs move there."""
+        if source.is_suspect:
+            self._requested[source] = count
+            if count and self._finishing.is_moving:
+                return
+        member = self._members.get(source)
+        if member is not None and not self._is_closing:
+            member.consumer.request_records(count, exactly=True)
 
     def drain(self, drained: Callable[[], object]) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
-        left = len(self._members)
+        self._look_timer.cancel()
+        self._finishing.retry()
+        members = list(self._members.values())
+        left = len(members)
         timer = self._loop.call_later(DRAIN_S, drained)
 
         def one_is_quiet(_: object) -> None:
@@ -74,21 +118,20 @@ class ShareDelivery:
                 timer.cancel()
                 self._loop.call_soon(drained)
 
-        for member in self._members.values():
+        for member in members:
             member.consumer.quiet_async().add_both(one_is_quiet)
 
     def renew(self, leases: Sequence[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._acknowledge(leases, AcknowledgeType.RENEW)
 
-    def settle(
-        self, leases: Sequence[JobLease], verdict: LeaseVerdict, answered: Callable[[], object] | None = None
-    ) -> None:
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
-        if verdict is not LeaseVerdict.DROP:
-            self._acknowledge(leases, _TYPES[verdict])
-        if answered is not None:
-            self._when_answered({lease.source for lease in leases}, answered)
+        self._publisher.publish(records, done)
+
+    def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        self._finishing.finish(endings, done)
 
     def contacts(self) -> list[BrokerContact]:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
@@ -98,19 +141,66 @@ class ShareDelivery:
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._is_closing = True
-        open_count = len(self._members)
+        self._look_timer.cancel()
+        self._finishing.close()
+        members = {*self._members.values(), *self._leaving}
+        open_count = len(members)
 
         def one_has_left(_: object) -> None:
             nonlocal open_count
             open_count -= 1
             if not open_count:
+                self._publisher.close()
                 self._events.left()
 
-        for member in self._members.values():
-            member.consumer.close_async().add_both(one_has_left)
+        for member in members:
+            member.close(one_has_left)
 
-    def _when_answered(self, sources: set[JobSource], answered: Callable[[], object]) -> None:
-        left = len(sources)
+    # -- suspects -----------------------------------------------------------------------------------------------------
+
+    def look_for_suspects(self) -> None:
+        """Look for suspects of queues without a member for them; let members leave that have got none for a while."""
+        if self._is_closing:
+            return
+        self._look_timer = self._loop.call_later(LOOK_S, self.look_for_suspects)
+        for source in [source for source in self._members if source.is_suspect]:
+            member = self._members[source]
+            if member.is_idle():
+                del self._members[source]
+                self._leaving.add(member)
+                member.close(partial(self._on_left, member))
+        missing = [source.topic for source in self.sources if source.is_suspect and source not in self._members]
+        if missing:
+            self._find_suspects(missing, self._open_suspects)
+
+    def _open_suspects(self, topics: set[str]) -> None:
+        for source in self.sources:
+            if source.topic in topics and source not in self._members and not self._is_closing:
+                self._members[source] = _Member(self._client, source, self._events)
+                self.request(source, self._requested.get(source, 0))
+
+    def _on_left(self, member: _Member, _: object) -> None:
+        self._leaving.discard(member)
+
+    def _on_moved(self, queues: set[str]) -> None:
+        """Suspects of these queues have become more: fetch them at once."""
+        if self._is_closing:
+            return
+        self._open_suspects({source.topic for source in self.sources if source.is_suspect and source.queue in queues})
+        for source, member in self._members.items():
+            if source.is_suspect:
+                member.consumer.request_records(self._requested.get(source, 0), exactly=True)
+                if source.queue in queues:
+                    member.look()
+
+    # -- acknowledgements ---------------------------------------------------------------------------------------------
+
+    def _accept(self, leases: list[JobLease], answered: Callable[[], object] | None) -> None:
+        self._acknowledge(leases, AcknowledgeType.ACCEPT)
+        if answered is None:
+            return
+        members = {self._members[lease.source] for lease in leases if lease.source in self._members}
+        left = len(members)
 
         def one_is_answered(_: object) -> None:
             nonlocal left
@@ -118,8 +208,10 @@ class ShareDelivery:
             if not left:
                 self._loop.call_soon(answered)
 
-        for source in sources:
-            self._members[source].consumer.commit_async().add_both(one_is_answered)
+        for member in members:
+            member.consumer.commit_async().add_both(one_is_answered)
+        if not members:
+            self._loop.call_soon(answered)
 
     def _acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> None:
         by_source: dict[JobSource, list[JobLease]] = {}
@@ -127,7 +219,8 @@ class ShareDelivery:
             by_source.setdefault(lease.source, []).append(lease)
         refused: list[JobLease] = []
         for source, of_one in by_source.items():
-            refused += self._members[source].acknowledge(of_one, kind)
+            member = self._members.get(source)
+            refused += of_one if member is None else member.acknowledge(of_one, kind)
         if refused:
             self._loop.call_soon(self._events.lost, refused, "acquisition lock timed out")
 
@@ -135,34 +228,49 @@ class ShareDelivery:
 class _Member:
     """One share consumer and the leases of what it holds."""
 
-    __slots__ = ("_ended", "_events", "_held", "_source", "consumer")
+    __slots__ = ("_ended", "_events", "_held", "_idle_looks", "_source", "consumer")
 
     def __init__(self, client: KafkaClient, source: JobSource, events: DeliveryEvents) -> None:
         self._source = source
         self._events = events
         self._held: dict[ShareRecord, JobLease] = {}
-        self._ended: dict[ShareRecord, JobLease] = {}  # of suspects: settled, and not answered yet
+        self._ended: dict[ShareRecord, JobLease] = {}  # of suspects: finished, and not answered yet
+        self._idle_looks = 0
         self.consumer = KafkaShareConsumer(
             source.topic,
             group_id=source.topic,
             client=client,
             share_acknowledgement_mode="explicit",
             fetch_max_bytes=FETCH_BYTES,
-            look_every_s=LOOK_EVERY_S if source.suspect else 0.0,
+            look_every_s=POLL_SUSPECTS_S if source.is_suspect else 0.0,
             on_records=self._leased,
             on_acknowledged=self._acknowledged,
             on_lost=self._lost,
             on_error=self._failed,
         )
 
+    def look(self) -> None:
+        """Fetch at once: there are records."""
+        self._idle_looks = 0
+        self.consumer.look()
+
+    def is_idle(self) -> bool:
+        """Whether it holds nothing and has got nothing in the last intervals; called once in each."""
+        self._idle_looks = 0 if self._held or self._ended else self._idle_looks + 1
+        return self._idle_looks > IDLE_LOOKS
+
+    def close(self, closed: Callable[[object], object]) -> None:
+        """Leave the group; ``closed`` is called when it has left."""
+        self.consumer.close_async().add_both(closed)
+
     def acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> list[JobLease]:
         """Acknowledge the leases' records; those whose locks are gone."""
         held = self._held
-        records: list[ShareRecord] = [lease.token for lease in leases]
+        records: list[ShareRecord] = [_record(lease) for lease in leases]
         if kind is not AcknowledgeType.RENEW:
             for record in records:
                 held.pop(record, None)
-            if self._source.suspect:
+            if self._source.is_suspect:
                 self._ended.update(zip(records, leases, strict=True))
         try:
             refused = self.consumer.acknowledge_all(records, kind)
@@ -174,15 +282,24 @@ class _Member:
         for record in gone:
             held.pop(record, None)
             self._ended.pop(record, None)
-        return [lease for lease in leases if lease.token in gone]
+        return [lease for lease in leases if _record(lease) in gone]
 
     def _leased(self, records: list[ShareRecord]) -> None:
         leases = []
         source, held = self._source, self._held
+        self._idle_looks = 0
         for record in records:
             headers, left_out = _headers(record)
             lease = held[record] = JobLease(
-                source, record.value, headers, record.delivery_count, record.partition, record.offset, record, left_out
+                source,
+                record.value,
+                headers,
+                record.delivery_count,
+                record.partition,
+                record.offset,
+                Claim(ClaimKind.SHARE_LOCK, record),
+                left_out,
+                record.key,
             )
             leases.append(lease)
         self._events.leased(leases)
@@ -227,6 +344,12 @@ class _Member:
 
     def _failed(self, error: KafkaError) -> None:
         self._events.failed(error)
+
+
+def _record(lease: JobLease) -> ShareRecord:
+    assert lease.claim is not None
+    record: ShareRecord = lease.claim.token
+    return record
 
 
 def _headers(record: ShareRecord) -> tuple[Sequence[Header], int]:

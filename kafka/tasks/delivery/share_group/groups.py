@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kafka.errors import (
     BrokerResponseError,
@@ -26,8 +27,6 @@ log = logging.getLogger(__name__)
 
 SEEN_TIMEOUT_S = 15.0
 SEEN_AGAIN_S = 0.02
-DEFAULT_DELIVERY_LIMIT = 5
-"""``share.delivery.count.limit`` of a broker that does not report it (4.2)."""
 
 _FAILURES = (BrokerResponseError, KafkaConnectionError, KafkaTimeoutError)
 """Of requests that a worker can do without."""
@@ -39,11 +38,12 @@ def prepare_groups(
     settings: Sequence[tuple[str, str]],
     pause: Callable[[float], object],
     timeout_s: float = SEEN_TIMEOUT_S,
-) -> int:
-    """Make the settings of share groups and wait until they are seen; the least delivery limit among the groups.
+) -> None:
+    """Make the settings of share groups and wait until they are seen.
 
-    ``wanted`` as :func:`kafka.tasks.format.topics.group_configs` has it: the first one must hold, of the others the
-    broker may refuse some. ``pause`` lets seconds pass. """
+    ``settings`` as :func:`kafka.tasks.format.topics.group_configs` has it: the first one must hold, of the others the
+    broker may refuse some. ``pause`` lets seconds pass.
+    """
     configs = administration.group_configs(groups)
     expected: dict[str, dict[str, str]] = {group: {} for group in groups}
     for name, value in settings:
@@ -64,8 +64,6 @@ def prepare_groups(
         pause(SEEN_AGAIN_S)
         left_s -= SEEN_AGAIN_S
         configs = administration.group_configs(groups)
-    limits = [configs[group].get("share.delivery.count.limit", DEFAULT_DELIVERY_LIMIT) for group in groups]
-    return min(map(int, limits))
 
 
 def begin_groups(
@@ -100,6 +98,15 @@ def begin_groups(
             )
         if left:
             pause(SEEN_AGAIN_S)
+
+
+def with_records(offsets: Mapping[str, Mapping[TopicPartition, Any] | KafkaError]) -> set[str]:
+    """Of the answer about some share groups, those whose topics have records that are not done, or may have."""
+    return {
+        group
+        for group, partitions in offsets.items()
+        if not isinstance(partitions, KafkaError) and any(each.lag != 0 for each in partitions.values())
+    }
 
 
 def _begin(administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, KafkaError]:

@@ -32,7 +32,15 @@ from kafka.tasks.format.envelope import Envelope, Header, decode
 from kafka.tasks.pools.ipc.frames import Frame
 from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildMessage, ChildProgress, ChildUp, JobDone
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
+from kafka.tasks.rules.outcome import (
+    AttemptFailed,
+    ErrorInfo,
+    JobCancelled,
+    JobRetried,
+    JobSnoozed,
+    JobSucceeded,
+    Outcome,
+)
 
 JOB = 0x4A
 END = b"E"
@@ -168,6 +176,12 @@ def _succeeded(body: bytes) -> JobSucceeded:
     return JobSucceeded(body)
 
 
+def _retried(due_ms: object, reason: object) -> JobRetried:
+    if not isinstance(due_ms, int):
+        raise ValueError(due_ms)
+    return JobRetried(due_ms, str(reason))
+
+
 _MESSAGES: dict[int, Callable[[bytes], ChildMessage]] = {
     UP: _up,
     PROGRESS: lambda body: ChildProgress(body.decode("utf-8", "replace")),
@@ -182,6 +196,12 @@ _OUTCOMES: dict[type, tuple[int, Callable[[Any], bytes], Callable[[bytes], Outco
         lambda outcome: json.dumps(outcome.reason).encode(),
         lambda body: JobCancelled(str(json.loads(body))),
     ),
+    JobRetried: (
+        3,
+        lambda outcome: json.dumps([outcome.due_ms, outcome.reason]).encode(),
+        lambda body: _retried(*json.loads(body)),
+    ),
+    JobSnoozed: (4, lambda outcome: b"%d" % outcome.delay_ms, lambda body: JobSnoozed(int(body))),
 }
 """Outcome of a run -> its number, how it is written, how it is read."""
 
