@@ -30,13 +30,14 @@ from kafka.tasks import (
 from kafka.tasks.backends.kafka.admin import Administration
 from kafka.tasks.backends.kafka.connection import connect
 from kafka.tasks.delivery.share_group.groups import begin_groups
+from kafka.tasks.delivery.share_group.trimmer import QueueTrimmer
 from kafka.tasks.format.envelope import DeadLetter, dead_letter_of
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import read_settings
 from kafka.tasks.worker.worker import Worker
 from test.conformance.reading import poll_until
-from test.support.waiting import WITHIN_S, eventually, until
+from test.support.waiting import WITHIN_S, eventually, look_until, until
 
 Unique = Callable[[str], str]
 
@@ -379,6 +380,53 @@ def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(be
 
 
 # -- topics ------------------------------------------------------------------------------------------------------------
+
+
+def test_settled_jobs_are_deleted_up_to_the_groups_start_offset_and_what_waits_still_runs(bench: Bench) -> None:
+    @bench.app.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    topic = bench.app.names.queue("default")
+    places = [TopicPartition(topic, number) for number in range(3)]
+    loop = make_loop()
+    client = connect(read_settings({"bootstrap_servers": bench.bootstrap}), loop)
+    trimmer = QueueTrimmer(client, {topic: places})
+
+    def run_jobs() -> None:
+        with bench.app.batch(WITHIN_S):
+            jobs = [double.delay(n) for n in range(100)]
+        assert [job.result(WITHIN_S) for job in jobs] == [2 * n for n in range(100)]
+
+    def group_starts() -> dict[TopicPartition, int]:
+        with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
+            offsets = admin.list_share_group_offsets({topic: places})[topic]
+        return {place: max(offset.start_offset, 0) for place, offset in offsets.items()}
+
+    def trim() -> dict[TopicPartition, int]:
+        """A round; where the logs start afterwards."""
+        trimmed = trimmer.trim()
+        assert loop.run_until(trimmed, WITHIN_S)
+        trimmed.result()
+        with KafkaConsumer(bootstrap_servers=bench.bootstrap) as consumer:
+            return consumer.beginning_offsets(places)
+
+    service = bench.work()
+    # What was settled last is stored with the next acknowledgement in its partition.
+    look_until(
+        group_starts, lambda starts: all(starts.values()), "settled jobs in each partition", meanwhile=run_jobs
+    )
+    service.stop()
+    with bench.app.batch(WITHIN_S):
+        waiting = [double.delay(n) for n in range(30)]
+    log_starts = trim()
+    assert log_starts == group_starts()
+    assert all(log_starts.values())
+    assert trim() == log_starts
+    bench.work()
+    assert [job.result(WITHIN_S) for job in waiting] == [2 * n for n in range(30)]
+    client.close()
+    loop.close()
 
 
 def test_what_cannot_be_enqueued_is_reported_at_once(bench: Bench) -> None:

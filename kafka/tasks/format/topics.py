@@ -105,10 +105,17 @@ class TopicDefaults:
 HEADROOM_BYTES = 64 * 1024
 """What a record batch may need beside one payload: headers, a dead record's traceback, the batch's own header."""
 
+SEGMENT_BYTES = 8 * 1024 * 1024
+"""A segment of jobs, or one batch if that may be larger. Settled jobs are deleted by whole segments, never the active
+one: a partition keeps up to two segments of them. With Kafka's default of 1 GiB nothing would be deleted for long; with
+1 MiB, Kafka's least, a backlog of 100 GB would be 100,000 segments, and Kafka maps two files of each into memory (Linux
+permits 65,530 mappings)."""
+
 
 def queue_plans(names: TopicNames, queue: str, shape: TopicDefaults) -> list[TopicPlan]:
     """The topics of one queue."""
-    kept = _configs(shape, {"retention.ms": "-1", "retention.bytes": "-1"})
+    segment_bytes = max(SEGMENT_BYTES, shape.max_payload_bytes + HEADROOM_BYTES)
+    kept = _configs(shape, {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(segment_bytes)})
     dead = _configs(shape, {"retention.ms": _ms(shape.dead_ttl_s), "retention.bytes": "-1"})
     return [
         TopicPlan(names.queue(queue), shape.partitions, shape.replication_factor, kept),
@@ -247,5 +254,11 @@ def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: C
     for key in ("retention.ms", "retention.bytes"):
         if key in plan.configs and plan.configs[key] == "-1" and differs(key):
             warn(f"topic {plan.name} has {key}={configs[key]}: jobs that wait longer are deleted; set it to -1")
+    segment_bytes = int(configs.get("segment.bytes", 0))
+    if segment_bytes > 8 * int(plan.configs.get("segment.bytes", segment_bytes)):
+        warn(
+            f"topic {plan.name} has segment.bytes={segment_bytes}: settled jobs take up to twice that in each "
+            f"partition; set it to {plan.configs['segment.bytes']}"
+        )
     limit = configs.get("max.message.bytes", plan.configs["max.message.bytes"])
     return ExistingTopic(plan.name, partitions, int(limit))

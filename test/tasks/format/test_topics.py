@@ -141,6 +141,22 @@ def test_a_queue_that_expires_is_a_warning() -> None:
     assert warnings == ["topic shop.mail has retention.ms=604800000: jobs that wait longer are deleted; set it to -1"]
 
 
+@pytest.mark.parametrize(("segment_bytes", "is_too_large"), [("67108864", False), ("1073741824", True)])
+def test_a_queue_with_large_segments_keeps_settled_jobs_which_is_a_warning(
+    segment_bytes: str, is_too_large: bool
+) -> None:
+    warnings: list[str] = []
+    mail, _, dead = (
+        TopicPlan(name, 2, 1, {"segment.bytes": segment_bytes}) for name in ("shop.mail", "other", "shop.mail.dead")
+    )
+    plans = queue_plans(NAMES, "mail", TopicDefaults())
+    ensure_topics(Admin(mail=mail, dead=dead), plans, create=True, warn=warnings.append)
+    assert warnings == is_too_large * [
+        "topic shop.mail has segment.bytes=1073741824: settled jobs take up to twice that in each partition; set it to "
+        "8388608"
+    ]
+
+
 def test_a_topic_that_somebody_else_just_made_and_our_broker_does_not_know_yet_is_taken_as_planned() -> None:
     class Lagging(Admin):
         def existing(self, names: Iterable[str]) -> Mapping[str, int]:
@@ -150,3 +166,11 @@ def test_a_topic_that_somebody_else_just_made_and_our_broker_does_not_know_yet_i
     plans = queue_plans(NAMES, "mail", TopicDefaults())
     admin.racing = {plan.name for plan in plans}
     assert ensure_topics(admin, plans, create=True)["shop.mail"].partitions == 8
+
+
+def test_a_segment_of_jobs_is_small_and_takes_the_largest_batch() -> None:
+    for max_payload_bytes, segment_bytes in ((1_000_000, 8_388_608), (20_000_000, 20_065_536)):
+        jobs, suspect, dead = queue_plans(NAMES, "mail", TopicDefaults(max_payload_bytes=max_payload_bytes))
+        assert jobs.configs["segment.bytes"] == suspect.configs["segment.bytes"] == str(segment_bytes)
+        assert int(jobs.configs["max.message.bytes"]) <= segment_bytes
+        assert "segment.bytes" not in dead.configs

@@ -18,6 +18,7 @@ from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
 from kafka.tasks.delivery.base import Appended, DeliveryEvents, OutgoingRecord, RecordKind
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups, with_records
+from kafka.tasks.delivery.share_group.trimmer import QueueTrimmer
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import (
     TopicDefaults,
@@ -85,6 +86,7 @@ def open_worker_backend(
         publisher = KafkaPublisher(client, settings, clock)
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
         delivery = ShareDelivery(client, sources, events, publisher, names, find_suspects)
+        QueueTrimmer(client, groups).start()  # the client closes it
         snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
         partitions = topics[names.results].partitions
         return WorkerBackend(delivery, partitions, snapshots, partial(last_connect_error, client)), client
