@@ -262,3 +262,27 @@ def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: C
         )
     limit = configs.get("max.message.bytes", plan.configs["max.message.bytes"])
     return ExistingTopic(plan.name, partitions, int(limit))
+
+
+def payload_limit(
+    topics: Iterable[ExistingTopic], max_payload_bytes: int, warn: Callable[[str], Any] = lambda _: None
+) -> int:
+    """The largest payload, in bytes, that every topic of a queue takes, and ``max_payload_bytes`` at most.
+
+    A job may have to move to any of them: one that fits its queue's topic alone could be neither a suspect nor dead.
+    A topic that takes less than the others is a warning, and one that takes no payload at all an error.
+    """
+    limits = {topic.name: min(max_payload_bytes, topic.max_message_bytes - HEADROOM_BYTES) for topic in topics}
+    least, most = min(limits.values()), max(limits.values())
+    for name, limit in limits.items():
+        if limit <= 0:
+            raise KafkaConfigurationError(
+                f"topic {name} has max.message.bytes={limit + HEADROOM_BYTES}, and a job may need {HEADROOM_BYTES} "
+                f"bytes beside its payload; set it to {max_payload_bytes + HEADROOM_BYTES}"
+            )
+        if limit < most:
+            warn(
+                f"topic {name} has max.message.bytes={limit + HEADROOM_BYTES}, less than other topics of its queue: "
+                f"payloads of this queue are limited to {least} bytes; set it to {most + HEADROOM_BYTES}"
+            )
+    return least

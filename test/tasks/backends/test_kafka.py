@@ -39,7 +39,7 @@ from kafka.net.loop import Loop
 from kafka.records import RecordBatchBuilder
 from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
 from kafka.structs import TopicPartition
-from kafka.tasks import App, JobState
+from kafka.tasks import App, JobState, PayloadTooLarge
 from kafka.tasks.backends.kafka import KafkaBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing, check_share_groups
 from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
@@ -53,7 +53,7 @@ from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import MOST_HEADERS, StateRecord, encode
 from kafka.tasks.format.topics import TopicNames, TopicPlan, group_configs
 from kafka.tasks.settings import read_settings
-from kafka.testing import EmbeddedBroker
+from kafka.testing import EmbeddedBroker, running_worker
 from test.tasks.fakes import FakePublisher, Queues, pass_time, settle
 
 SOON_S = 10.0
@@ -165,6 +165,32 @@ def test_where_topics_are_not_to_be_made_no_broker_has_to_be_able_to() -> None:
     check_enqueueing(client, creates_topics=False)
     with pytest.raises(IncompatibleBrokerVersion, match="does not support CreateTopics"):
         check_enqueueing(client, creates_topics=True)
+
+
+# -- topics ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_smallest_topic_of_a_queue_limits_its_payloads_and_is_named_where_jobs_are_enqueued_and_run(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A job that no dead record could hold would be lost when it fails."""
+    broker.create_topic(
+        "small.default.dead", 2, **{"max.message.bytes": "165536", "message.timestamp.type": "LogAppendTime"}
+    )
+    app = App("small", bootstrap_servers=broker.bootstrap, partitions=2)
+    big = app.task(name="big")(len)
+    assert app.backend().route("default", True).max_payload_bytes == 100_000
+    text = (
+        "topic small.default.dead has max.message.bytes=165536, less than other topics of its queue: payloads of this "
+        "queue are limited to 100000 bytes; set it to 1065536"
+    )
+    assert caplog.messages == [text]
+    with pytest.raises(PayloadTooLarge, match="100000"):
+        big.delay("x" * 100_000)
+    caplog.clear()
+    with running_worker(app, broker=broker):
+        assert text in caplog.messages
+    app.close(SOON_S)
 
 
 # -- share groups' settings --------------------------------------------------------------------------------------------

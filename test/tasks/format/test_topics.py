@@ -8,6 +8,7 @@ import pytest
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
 from kafka.tasks.format.topics import (
+    ExistingTopic,
     TopicDefaults,
     TopicNames,
     TopicPlan,
@@ -15,6 +16,7 @@ from kafka.tasks.format.topics import (
     check_queue,
     ensure_topics,
     group_configs,
+    payload_limit,
     queue_plans,
     results_plans,
 )
@@ -166,6 +168,32 @@ def test_a_topic_that_somebody_else_just_made_and_our_broker_does_not_know_yet_i
     plans = queue_plans(NAMES, "mail", TopicDefaults())
     admin.racing = {plan.name for plan in plans}
     assert ensure_topics(admin, plans, create=True)["shop.mail"].partitions == 8
+
+
+def of_queue(**limits: int) -> list[ExistingTopic]:
+    return [ExistingTopic(f"shop.{name}", 8, limit) for name, limit in limits.items()]
+
+
+def test_a_payload_is_limited_by_the_setting_and_by_what_every_topic_of_the_queue_takes() -> None:
+    warnings: list[str] = []
+    assert payload_limit(of_queue(mail=5_065_536, suspect=1_065_536), 1_000_000, warnings.append) == 1_000_000
+    assert payload_limit(of_queue(mail=265_536, suspect=265_536), 1_000_000, warnings.append) == 200_000
+    assert warnings == []
+
+
+def test_a_topic_that_takes_less_than_the_others_of_its_queue_is_a_warning_that_names_it() -> None:
+    warnings: list[str] = []
+    topics = of_queue(mail=5_065_536, suspect=1_065_536, dead=165_536)
+    assert payload_limit(topics, 1_000_000, warnings.append) == 100_000
+    assert warnings == [
+        "topic shop.dead has max.message.bytes=165536, less than other topics of its queue: payloads of this queue are "
+        "limited to 100000 bytes; set it to 1065536"
+    ]
+
+
+def test_a_topic_that_takes_no_payload_at_all_is_an_error_that_says_what_to_set() -> None:
+    with pytest.raises(KafkaConfigurationError, match=r"shop\.dead has max\.message\.bytes=65536, .*set it to 1065536"):
+        payload_limit(of_queue(mail=1_065_536, dead=65_536), 1_000_000)
 
 
 def test_a_segment_of_jobs_is_small_and_takes_the_largest_batch() -> None:

@@ -27,10 +27,10 @@ from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker
 from kafka.tasks.format.records import StateRecord, encode, is_late
 from kafka.tasks.format.topics import (
-    HEADROOM_BYTES,
     TopicDefaults,
     TopicNames,
     ensure_topics,
+    payload_limit,
     queue_plans,
     results_plans,
 )
@@ -85,8 +85,8 @@ class KafkaBackend:
                 "not declare the queue. Declare a task with it, or name it in App(queues=[...])"
             )
         create = self._settings.create_topics
-        topic_limits = ensure_topics(front.administration, plans, create=create, warn=log.warning)[topic]
-        return QueueRoute(topic, min(self._settings.max_payload_bytes, topic_limits.max_message_bytes - HEADROOM_BYTES))
+        topics = ensure_topics(front.administration, plans, create=create, warn=log.warning)
+        return QueueRoute(topic, payload_limit(topics.values(), self._settings.max_payload_bytes, log.warning))
 
     def send(self, topic: str, value: bytes, headers: list[Header]) -> FutureRecordMetadata:
         """See :class:`kafka.tasks.backends.base.Backend`."""

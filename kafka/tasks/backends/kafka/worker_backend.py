@@ -25,6 +25,7 @@ from kafka.tasks.format.topics import (
     TopicNames,
     ensure_topics,
     group_configs,
+    payload_limit,
     queue_plans,
     results_plans,
     workers_plan,
@@ -63,6 +64,9 @@ def open_worker_backend(
         for queue in queues:
             plans += queue_plans(names, queue, shape)
         topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+        for queue in queues:
+            of_queue = [topics[plan.name] for plan in queue_plans(names, queue, shape)]
+            payload_limit(of_queue, settings.max_payload_bytes, log.warning)
         groups = {
             source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
             for source in sources
