@@ -21,6 +21,7 @@ from typing import IO, Final, NamedTuple
 
 from kafka.broker.private_files import open_private, prepare_directory
 from kafka.broker.state_file import BrokerState, has_broker, read_state, starter_lock
+from kafka.broker.write_errors import NO_ROOM, describe_free_space
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,8 @@ def ensure_running(
             return RunningEmbeddedBroker(state.bootstrap, state.pid, path)
     except OSError as error:
         file = f"{error.filename}: " if error.filename not in (None, path) else ""
-        raise EmbeddedBrokerError(f"no embedded broker in {path}: {file}{error.strerror or error}") from error
+        room = f" ({describe_free_space(path)})" if error.errno in NO_ROOM else ""
+        raise EmbeddedBrokerError(f"no embedded broker in {path}: {file}{error.strerror or error}{room}") from error
 
 
 def is_running(data_dir: str) -> bool:
@@ -86,6 +88,9 @@ def _start(path: str, deadline: float, idle_s: float, arguments: tuple[str, ...]
     if not sys.executable:
         raise EmbeddedBrokerError("there is no Python interpreter to start the broker with (sys.executable is empty)")
     with open(os.path.join(path, LOG_NAME), "ab", opener=open_private) as log_file:
+        # On a full disk this fails; the broker's own error would not reach the file.
+        log_file.write(b"process %d starts the broker\n" % os.getpid())
+        log_file.flush()
         log_start = log_file.tell()
         process = _spawn(path, log_file, idle_s, arguments)
     while True:
@@ -184,4 +189,4 @@ def _last_line(path: str, start: int) -> str:
     with open(os.path.join(path, LOG_NAME), "rb", opener=open_private) as file:
         file.seek(start)
         lines = file.read().decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it logged nothing"
+    return lines[-1] if lines else f"it logged nothing ({describe_free_space(path)})"

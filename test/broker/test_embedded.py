@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -36,6 +37,7 @@ from kafka.testing import EmbeddedBroker
 from test.broker.driver import batch, fetch_request, fetched, produce_request, values
 from test.broker.raw_client import RawClient
 from test.broker.test_server import make_topic
+from test.support.small_disk import small_disk
 from test.support.waiting import until
 
 DEADLINE_S = 30.0
@@ -320,3 +322,36 @@ def test_who_only_looks_for_a_broker_keeps_none_from_starting(tmp_path: Path, mo
     monkeypatch.setattr(log_directory, "time", Moments)
     DirectoryLock(str(tmp_path)).release()
     assert len(waits) == 2
+
+
+def test_a_full_disk_is_named_with_its_free_space(data_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(embedded, "_spawn", full)
+    text = rf"no embedded broker in {data_dir}: No space left on device \(\d+ bytes are free\)"
+    with pytest.raises(EmbeddedBrokerError, match=text):
+        ensure_running(data_dir)
+
+
+def test_a_broker_that_does_not_start_on_a_full_file_system_says_so_in_one_line(tmp_path: Path) -> None:
+    """Its log is in the same directory: where no line fits in, the process that starts it has the cause."""
+    with small_disk(tmp_path / "disk", 256 << 10) as disk:
+        data_dir = str(disk.path / "data")
+        disk.fill()
+        with pytest.raises(EmbeddedBrokerError) as refused:
+            ensure_running(data_dir)
+        assert str(refused.value) == (
+            f"EmbeddedBrokerError: no embedded broker in {data_dir}: No space left on device (0 bytes are free)"
+        )
+        disk.fill(leaving=8 << 10)  # for the log, and for the lock
+        with pytest.raises(EmbeddedBrokerError) as ended:
+            ensure_running(data_dir)
+        text = str(ended.value)
+        assert data_dir in text
+        assert "No space left on device" in text
+        assert "\n" not in text
+        disk.free()
+        running = ensure_running(data_dir, idle_s=0.05)
+        until(lambda: not has_broker(data_dir))
+        assert running.data_dir == data_dir

@@ -5,6 +5,7 @@ there is room again so does the rest. A disk that cannot flush: logged, and no a
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.records import RecordBatchBuilder
 from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
 from test.broker.log.test_log_directory import full_disk
+from test.broker.test_write_errors import lines_of
+from test.support.small_disk import small_disk
 
 STORAGE = 56
 TOPIC, GROUP = "jobs", "workers"
@@ -78,6 +81,40 @@ def test_a_full_disk_refuses_what_it_cannot_store_and_serves_the_rest(
     assert accept(2) == 121, "the lock is over"
     hand.restart()
     assert values(fetched(hand.ask(fetch_request(TOPIC), 12))[0].records) == [b"a", b"b", b"c", b"d"]
+
+
+def test_a_file_system_that_is_full_takes_records_again_when_there_is_room_and_has_lost_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with small_disk(tmp_path / "disk", 512 << 10) as disk:
+        hand = HandBroker(disk.path / "data")
+        hand.create_topic(TOPIC)
+        acknowledged: list[bytes] = []
+
+        def produce(number: int) -> int:
+            value = b"%d" % number + bytes(3000)
+            answer = hand.produce(TOPIC, batch(value))
+            if not answer.error_code:
+                assert answer.base_offset == len(acknowledged)
+                acknowledged.append(value)
+            return answer.error_code
+
+        for number in range(20):
+            assert produce(number) == 0
+        disk.fill(leaving=16 << 10)
+        codes = [produce(number) for number in range(20, 40)]
+        assert set(codes) == {0, STORAGE}, "some found room"
+        assert "No space left on device; 0 bytes are free" in lines_of(caplog, logging.ERROR)[0]
+        disk.free()
+        for number in range(40, 60):
+            assert produce(number) == 0
+        assert len(lines_of(caplog, logging.INFO)) == 1
+        hand.restart()
+        read = values(fetched(hand.ask(fetch_request(TOPIC), 12))[0].records)
+        assert read == acknowledged
+        assert produce(60) == 0
+        hand.broker.close()
 
 
 def test_a_share_fetch_that_cannot_write_what_it_passes_over_ends_its_session_and_its_locks(

@@ -19,11 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafka.broker.private_files import open_private
+from kafka.broker.private_files import make_private_directory, open_private
 from kafka.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from kafka.broker.log.flushing import FileExecutor
+    from kafka.broker.write_errors import WriteErrors
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +44,12 @@ class FilePool:
     """At most ``max_open`` file descriptors, the least recently used closed first; files are opened on demand.
 
     A descriptor from :meth:`fd` is good until the next call of the pool. With 10,000 topics, one open file each would
-    exceed the usual limit of a process.
+    exceed the usual limit of a process. ``write_errors`` logs the writes that fail.
     """
 
-    def __init__(self, max_open: int = MAX_OPEN_FILES) -> None:
+    def __init__(self, max_open: int = MAX_OPEN_FILES, write_errors: WriteErrors | None = None) -> None:
         self.max_open = max_open
+        self._write_errors = write_errors
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -77,6 +79,8 @@ class FilePool:
                     found = opener(path, os.O_RDONLY | flags)
                     break
                 except OSError:
+                    if create:
+                        self._note_failure(error)
                     raise storage_error("open", path, error) from error
         self._open[path] = found
         return found
@@ -115,7 +119,22 @@ class FilePool:
                 log.error(
                     "%s: cannot truncate %d bytes of a failed write at position %d: %s", path, done, position, second
                 )
+            self._note_failure(error, len(data))
             raise storage_error("write to", path, error) from error
+        if self._write_errors is not None and self._write_errors.has_failed:
+            self._write_errors.succeeded()
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory below the data directory, and those above it; KafkaStorageError."""
+        try:
+            make_private_directory(path)
+        except OSError as error:
+            self._note_failure(error)
+            raise storage_error("make the directory", path, error) from error
+
+    def _note_failure(self, error: OSError, size: int = 0) -> None:
+        if self._write_errors is not None:
+            self._write_errors.failed(error, size)
 
     def _refuse_read_only(self, path: str, error: OSError) -> None:
         """Raise the reason why a file could be opened for reading only; the next write opens it again."""
@@ -124,6 +143,7 @@ class FilePool:
             os.close(open_private(path, os.O_RDWR))
         except OSError as cause:
             error = cause
+        self._note_failure(error)
         raise storage_error("write to", path, error) from error
 
     def truncate(self, path: str, size: int) -> None:

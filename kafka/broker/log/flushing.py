@@ -274,6 +274,7 @@ class LogFlusher:
         self._job = None
         worst: KafkaStorageError | None = None
         shortage: OutOfDescriptorsError | None = None
+        failed = 0
         for owner, paths in job.owners.items():
             error = job.outcome(paths)
             if isinstance(error, OutOfDescriptorsError):
@@ -282,9 +283,15 @@ class LogFlusher:
                 if owner in job.urgent:
                     self._urgent[owner] = None
             elif error is not None:
-                log.error("fsync failed, durability is not guaranteed: %s", error.args[0])
-                worst = error
+                worst = worst or error
+                failed += 1
             owner.end_flush(error)
+        if worst is not None:
+            log.error(
+                "fsync failed, durability is not guaranteed: %s; %d logs take no more writes: check the disk and the "
+                "system's log, and restart the broker when the disk works",
+                worst.args[0], failed,
+            )  # fmt: skip
         self._log_shortage(shortage)
         if shortage is not None and worst is None:
             self._waiting[:0] = job.waiting

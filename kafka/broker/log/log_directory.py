@@ -34,7 +34,8 @@ from kafka.broker.log.files import (
 from kafka.broker.log.flushing import FileExecutor, FlushPolicy, LogFlusher
 from kafka.broker.log.metadata_store import MetadataStore, Topic
 from kafka.broker.log.partition_log import LogConfig, PartitionLog, log_config
-from kafka.broker.private_files import make_private_directory, open_private, prepare_directory
+from kafka.broker.private_files import open_private, prepare_directory
+from kafka.broker.write_errors import WriteErrors
 from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartitionError
 
 fcntl: Any = None
@@ -143,7 +144,7 @@ class LogDirectory:
         self._last_config = LogConfig()
         # Before anything is read: another process may be writing there.
         self._lock = DirectoryLock(self.path)
-        self.pool = FilePool(max_open_files)
+        self.pool = FilePool(max_open_files, WriteErrors(self.path, epoch_ms))
         self.flusher = LogFlusher(self.flush_policy, self.pool, executor)
         self.deleter = FileDeleter(lambda: self.flusher.executor)
         try:
@@ -154,8 +155,7 @@ class LogDirectory:
                 sync=self.flush_policy.name != "never",
             )
             self._topics_path = os.path.join(self.path, "topics")
-            with storage_errors("make the directory", self._topics_path):
-                make_private_directory(self._topics_path)
+            self.pool.make_directory(self._topics_path)
             self._finish_deletions()
         except BaseException:
             self.pool.close()

@@ -37,7 +37,6 @@ from kafka.broker.log.files import (
     delete_files,
     rename,
     replace_file,
-    storage_errors,
 )
 from kafka.broker.log.leader_epochs import LeaderEpochs
 from kafka.broker.log.producer_state import ProducerStates, TransactionMarker
@@ -52,7 +51,6 @@ from kafka.broker.log.segment import (
     run_search,
     segment_name,
 )
-from kafka.broker.private_files import make_private_directory
 from kafka.errors import CorruptRecordError, KafkaStorageError, MessageSizeTooLargeError, OffsetOutOfRangeError
 from kafka.records import (
     ABORT,
@@ -278,8 +276,7 @@ class PartitionLog:
     def _make_files(self) -> None:
         """Make the directory and the file of the only segment, before the first write. A reader makes none: one
         request may name ten thousand partitions, and each would take 1 ms. KafkaStorageError (56)."""
-        with storage_errors("make the directory", self.directory):
-            make_private_directory(self.directory)
+        self.pool.make_directory(self.directory)
         self.pool.fd(self._segments[-1].path)
         self._has_files = True
         if self._sync:
