@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "serializer": (),
     "producer": (
         "client", "metrics", "partitioner", "_compiled", "_native", "_version", "core", "net", "protocol", "records",
-        "wire", "errors", "structs", "future", "config", "validation",
+        "wire", "errors", "structs", "future", "log_limit", "config", "validation",
     ),
     "consumer": (
         "client", "metrics", "_native", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs",

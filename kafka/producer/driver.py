@@ -21,18 +21,20 @@ from kafka.client import ClientHost
 from kafka.core.connection import ByVersion
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.produce.accumulator import PRODUCER_CLOSED, STICKY, RecordAccumulator, partitioning_for
-from kafka.core.produce.batch import EncodedProduceRequest, ProducerIdAndEpoch, TopicQueues
+from kafka.core.produce.batch import EncodedProduceRequest, ProducerBatch, ProducerIdAndEpoch, TopicQueues
 from kafka.core.produce.sender import RequestProducerId, SendBatches, Sender
 from kafka.core.produce.topics import learn_topic
 from kafka.core.produce.transactions import TransactionManager
 from kafka.core.routing import AnyNode
 from kafka.errors import (
+    BrokerResponseError,
     IllegalStateError,
     IncompatibleBrokerVersion,
     UnsupportedVersionError,
     raise_for_code,
 )
 from kafka.future import Future
+from kafka.log_limit import LimitedLog
 from kafka.net.loop import DeadlineTimer
 from kafka.partitioner import DefaultPartitioner, StickyPartitioner
 from kafka.producer.metrics import ProducerMetrics
@@ -43,6 +45,8 @@ from kafka.wire.types import ZERO_UUID
 
 log = logging.getLogger(__name__)
 
+STALLED_LOG_S: Final = 60.0
+"""A warning of batches that a broker refuses is repeated after so long, for each topic and error."""
 MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 FORKED_ERROR: Final = "the producer belongs to the parent process: after a fork, make a new one in the child"
 
@@ -139,7 +143,9 @@ class ProducerDriver:
             backoff=client.retry_backoff,
             retries=None if settings["retries"] == float("inf") else int(settings["retries"]),
             transactions=transactions,
+            on_stalled=self._stalled,
         )
+        self._limited_log = LimitedLog(log, most=1, every_s=STALLED_LOG_S, clock=self._loop.time)
         self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pump_due = False
         self._learning: dict[str, Future[None]] = {}
@@ -231,6 +237,13 @@ class ProducerDriver:
             error = UnsupportedVersionError(f"enable_idempotence=True needs Kafka 0.11 or later: {error}")
         self.sender.identity_failed(error, self._loop.time(), is_supported=is_supported)
         self.pump_soon()
+
+    def _stalled(self, batch: ProducerBatch, error: BrokerResponseError) -> None:
+        self._limited_log.warning(
+            (batch.topic, type(error)),
+            "records of %s-%d are not written after %d attempts, retrying within delivery_timeout_ms=%d: %s",
+            batch.topic, batch.partition, batch.attempts, self._settings["delivery_timeout_ms"], error,
+        )  # fmt: skip
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 

@@ -400,7 +400,8 @@ class KafkaProducer(RecordSender, HasTelemetry):
             self._host.call(run, timeout_s=timeout)
         except KafkaTimeoutError:
             count = len(self._accumulator.incomplete)
-            raise KafkaTimeoutError(f"flush: {count} batches were not answered within {timeout} s") from None
+            why = self._driver.sender.why_unanswered()
+            raise KafkaTimeoutError(f"flush: {count} batches were not answered within {timeout} s{why}") from None
 
     def flush_async(self) -> Future[None]:
         """On the loop: send everything that is here; done when each record was delivered or has failed."""

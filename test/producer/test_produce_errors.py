@@ -5,6 +5,7 @@ goes on."""
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from kafka.core.produce.errors import (
 from kafka.errors import (
     BrokerResponseError,
     DuplicateSequenceNumberError,
+    KafkaStorageError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
 )
@@ -27,6 +29,7 @@ from kafka.net.clock import AdjustableClock
 from kafka.net.loop import Loop
 from kafka.producer import FutureRecordMetadata, KafkaProducer
 from kafka.testing import EmbeddedBroker
+from test.support.waiting import until
 
 DEADLINE_S = 30
 DELIVERY_S = 60
@@ -298,3 +301,24 @@ def test_batches_larger_than_the_topic_takes_arrive_in_parts_and_too_large_a_rec
     assert [record.value for record in broker.records(topic)] == expected
     offsets = [future.get(0).offset for future in futures[:77] + futures[78:]]
     assert offsets == list(range(199))
+
+
+def test_a_flush_whose_time_is_over_says_why_and_the_log_does_before(
+    broker: EmbeddedBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with KafkaProducer(bootstrap_servers=broker.bootstrap, **FAST) as producer:
+        fault = broker.faults.answer("Produce", KafkaStorageError, topic=topic)
+        with fault:
+            future = producer.send(topic, b"0", partition=0)
+            until(lambda: bool(stalled(caplog)))
+            with pytest.raises(KafkaTimeoutError) as refused:
+                producer.flush(0.001)
+            assert re.search(rf"; last: \[Error 56\] KafkaStorageError: {topic}-0 at node \d+", str(refused.value))
+        future.get(DEADLINE_S)
+        producer.flush(DEADLINE_S)
+    (line,) = stalled(caplog)
+    assert re.search(rf"records of {topic}-0 are not written after 4 attempts, .*KafkaStorageError", line)
+
+
+def stalled(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "kafka.producer.driver"]

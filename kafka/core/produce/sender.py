@@ -55,6 +55,7 @@ from kafka.core.produce.errors import (
 from kafka.core.produce.transactions import LAST_PRODUCE_OF_VERSION_1, TransactionManager
 from kafka.core.retry import Backoff
 from kafka.errors import (
+    BrokerResponseError,
     Cancelled,
     ConcurrentTransactionsError,
     CorruptRecordError,
@@ -193,7 +194,7 @@ class ProducerIdPhase(enum.Enum):
 class ProducerIdState:
     """Owner of the producer's id and epoch."""
 
-    __slots__ = ("ask_at", "failures", "is_given", "state", "value")
+    __slots__ = ("ask_at", "failures", "is_given", "last_error", "state", "value")
 
     def __init__(self, wanted: bool, *, is_given: bool = False) -> None:
         self.state = ProducerIdPhase.NEEDED if wanted else ProducerIdPhase.OFF
@@ -204,6 +205,8 @@ class ProducerIdState:
         """It is not requested, nor is its epoch raised, here: the transaction coordinator gives both."""
         self.failures = 0
         """How often it could not be had, in a row."""
+        self.last_error: BaseException | None = None
+        """Why, the last time."""
 
     @property
     def is_on(self) -> bool:
@@ -236,10 +239,12 @@ class ProducerIdState:
         self.value = value
         self.state = ProducerIdPhase.READY
         self.failures = 0
+        self.last_error = None
 
-    def failed(self, ask_at: float) -> None:
+    def failed(self, error: BaseException, ask_at: float) -> None:
         """No answer, or one that may be better later; to be asked for again at ``ask_at``."""
         self.failures += 1
+        self.last_error = error
         self.state = ProducerIdPhase.NEEDED
         self.ask_at = ask_at
 
@@ -342,6 +347,12 @@ class ProduceCounters:
             self.listener.failed(batch)
 
 
+STALLED_ATTEMPTS: Final = 4
+"""After so many the log hears of a batch that its broker refuses, about a second after the first one."""
+
+OnStalled = Callable[[ProducerBatch, BrokerResponseError], object]
+
+
 class ProduceResponseHandler:
     """Owner of the totals, of the error that ended the producer, and of the topics whose metadata was found wrong."""
 
@@ -351,6 +362,7 @@ class ProduceResponseHandler:
         backoff: Backoff,
         retries: int | None,
         transactions: TransactionManager | None = None,
+        on_stalled: OnStalled = lambda batch, error: None,
     ) -> None:
         self.counts = ProduceCounters()
         self.error: Exception | None = None
@@ -361,6 +373,7 @@ class ProduceResponseHandler:
         self._backoff = backoff
         self._retries = retries
         self._transactions = transactions
+        self._on_stalled = on_stalled
 
     # -- from the broker -----------------------------------------------------------------------------------------------
 
@@ -459,6 +472,8 @@ class ProduceResponseHandler:
                 batch.clear_doubt()
             self.counts.retried(batch)
             batch.to_be_retried(error)
+            if batch.attempts == STALLED_ATTEMPTS and isinstance(error, BrokerResponseError):
+                self._on_stalled(batch, error)
             self._send_again([batch], now)
             if isinstance(error, ConcurrentTransactionsError):  # the last transaction is about to be completed
                 queue.back_off(min(queue.retry_at, now + QUICK_RETRY_S))
@@ -529,7 +544,8 @@ class Sender:
     """See the module. Times in seconds; ``leader_of(topic, partition)`` gives a node id or None, ``leader_epoch_of``
     its epoch or -1, ``topic_id_of(topic)`` an id or the zero one, ``free_at(node)`` until when a node wants no requests
     (KIP-219; 0: now is fine); they are asked at every sending. ``backoff`` gives the waits before repetitions
-    (KIP-580). ``retries`` None: as long as the delivery time lasts."""
+    (KIP-580). ``retries`` None: as long as the delivery time lasts. ``on_stalled(batch, error)``: a broker has
+    refused a batch :data:`STALLED_ATTEMPTS` times, and it is sent again."""
 
     def __init__(
         self,
@@ -549,11 +565,12 @@ class Sender:
         delivery_timeout_s: float = 120.0,
         retries: int | None = None,
         transactions: TransactionManager | None = None,
+        on_stalled: OnStalled = lambda batch, error: None,
     ) -> None:
         self.accumulator = accumulator
         # A transactional producer's id and epoch come from its coordinator, not from here.
         self.identity = ProducerIdState(idempotent, is_given=transactions is not None)
-        self.handler = ProduceResponseHandler(accumulator, backoff, retries, transactions)
+        self.handler = ProduceResponseHandler(accumulator, backoff, retries, transactions, on_stalled)
         self._transactions = transactions
         self.next_deadline = inf
         """When :meth:`poll` has something to do although nothing happened."""
@@ -783,8 +800,20 @@ class Sender:
             return f"; last: {batch.last_error}"
         if batch in batch.queue.in_flight:
             return f"; node {batch.queue.node} has not answered"
+        if self.identity.last_error is not None:
+            return f"; there is no producer id: {self.identity.last_error}"
         is_homeless = self._leader_of(batch.topic, batch.partition) is None
         return "; the partition has no leader, or is gone" if is_homeless else ""
+
+    def why_unanswered(self) -> str:
+        """Why the oldest records that are here are not answered yet, as the end of a sentence; empty where that is not
+        known. From any thread."""
+        with self.accumulator.lock:
+            batches = [each for each in self.accumulator.incomplete if isinstance(each, ProducerBatch)]
+        refused = next((batch for batch in batches if batch.last_error is not None), None)
+        if refused is not None:
+            return self._why_not_sent(refused)
+        return self._why_not_sent(batches[0]) if batches else ""
 
     def _wake_at(self, when: float) -> None:
         if when < self.next_deadline:
@@ -822,7 +851,7 @@ class Sender:
         if action is ProducerIdErrorAction.END:
             self.handler.end(error)
             return
-        self.identity.failed(now + self._backoff.delay_s(self.identity.failures + 1))
+        self.identity.failed(error, now + self._backoff.delay_s(self.identity.failures + 1))
         if action is ProducerIdErrorAction.FAIL_WAITING:
             self.abort(error)
 

@@ -6,6 +6,7 @@ import pytest
 
 from kafka.core.produce.batch import ProducerIdAndEpoch, SequenceNumbers
 from kafka.core.produce.sender import ProducerIdPhase, ProducerIdState
+from kafka.errors import KafkaTimeoutError
 
 
 def test_an_id_is_asked_for_once_and_after_an_error_not_before_its_time() -> None:
@@ -15,13 +16,16 @@ def test_an_id_is_asked_for_once_and_after_an_error_not_before_its_time() -> Non
     assert identity.should_ask(0.0)
     assert identity.state is ProducerIdPhase.ASKED
     assert not identity.should_ask(0.0)
-    identity.failed(2.0)
+    error = KafkaTimeoutError("no answer")
+    identity.failed(error, 2.0)
+    assert identity.last_error is error
     assert identity.state is ProducerIdPhase.NEEDED
     assert not identity.should_ask(1.9)
     assert identity.should_ask(2.0)
     identity.failures = 3
     identity.received(ProducerIdAndEpoch(9, 0))
     assert identity.is_ready and identity.failures == 0
+    assert identity.last_error is None
     assert not identity.should_ask(3.0)
 
 

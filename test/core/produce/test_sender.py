@@ -8,15 +8,24 @@ from uuid import UUID
 
 import pytest
 
-from kafka.core.produce.batch import ProducerIdAndEpoch
-from kafka.core.produce.sender import ProducerIdPhase, RefreshTopicMetadata, RequestProducerId, SendBatches, Sender
+from kafka.core.produce.batch import ProducerBatch, ProducerIdAndEpoch
+from kafka.core.produce.sender import (
+    STALLED_ATTEMPTS,
+    ProducerIdPhase,
+    RefreshTopicMetadata,
+    RequestProducerId,
+    SendBatches,
+    Sender,
+)
 from kafka.core.retry import Backoff
 from kafka.core.states import TransactionPhase
 from kafka.errors import (
+    BrokerResponseError,
     Cancelled,
     ClusterAuthorizationFailedError,
     InvalidRecordError,
     KafkaConnectionError,
+    KafkaStorageError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NotEnoughReplicasError,
@@ -39,6 +48,7 @@ UNKNOWN_PRODUCER = 59
 FENCED = 90
 CLUSTER_AUTHORIZATION = 31
 INVALID_RECORD = 87
+STORAGE = 56
 
 
 def test_a_record_goes_out_at_once_without_linger() -> None:
@@ -660,6 +670,55 @@ def test_an_overdue_record_says_what_it_waited_for(
     attempts = f"after {int(is_sent)} attempts"
     assert f"{attempts}{why}" in text
     assert why or text.endswith(attempts)
+
+
+def test_a_record_that_waits_for_a_producer_id_says_why_there_is_none() -> None:
+    rig = Rig(known=False, delivery_timeout_s=30.0)
+    batch = rig.put_alone(b"x")
+    rig.poll()
+    rig.sender.identity_failed(KafkaStorageError("the disk is full"), rig.clock.monotonic())
+    why = "; there is no producer id: [Error 56] KafkaStorageError: the disk is full"
+    assert rig.sender.why_unanswered() == why
+    rig.clock.advance(30.0)
+    rig.poll()
+    assert str(batch.done.exception).endswith(why)
+
+
+def test_why_records_are_unanswered_is_what_their_broker_says_of_the_one_it_refused() -> None:
+    rig = Rig(idempotent=False)
+    assert rig.sender.why_unanswered() == ""
+    rig.put_alone(b"a")
+    call = rig.call()
+    assert rig.sender.why_unanswered() == "; node 1 has not answered"
+    rig.put_alone(b"b")
+    rig.answer(call, STORAGE)
+    assert "; last: [Error 56] KafkaStorageError: t-0 at node 1" in rig.sender.why_unanswered()
+    rig.clock.advance(1.0)
+    rig.answer_all()
+    assert rig.sender.why_unanswered() == ""
+
+
+def test_a_batch_that_its_broker_refuses_again_and_again_is_reported_once() -> None:
+    stalled: list[tuple[ProducerBatch, BrokerResponseError]] = []
+    rig = Rig(idempotent=False, on_stalled=lambda batch, error: stalled.append((batch, error)))
+    batch = rig.put_alone(b"a")
+    for attempt in range(1, 8):
+        rig.answer(rig.call(), STORAGE)
+        assert len(stalled) == (attempt >= STALLED_ATTEMPTS)
+        rig.clock.advance(1.0)
+    assert stalled[0][0] is batch
+    assert isinstance(stalled[0][1], KafkaStorageError)
+
+
+def test_a_batch_that_is_not_answered_is_no_stalled_one() -> None:
+    """The client logs that a node cannot be reached."""
+    stalled: list[object] = []
+    rig = Rig(idempotent=False, on_stalled=lambda *given: stalled.append(given))
+    rig.put_alone(b"a")
+    for _ in range(2 * STALLED_ATTEMPTS):
+        rig.lose(rig.call())
+        rig.clock.advance(1.0)
+    assert stalled == []
 
 
 def test_a_batch_that_was_given_up_in_flight_may_be_in_the_log_when_it_has_a_number() -> None:
