@@ -174,12 +174,17 @@ def test_the_second_signal_interrupts_and_the_third_kills_and_both_jobs_run_else
     stubborn_pid = crew.started(stubborn)
     worker.send(signal.SIGTERM)
     wait_for(lambda: "DRAINING" in worker.log(), "it is draining", crew)
-    worker.send(signal.SIGTERM)
+    worker.send(signal.SIGINT)  # another one: a second SIGTERM within a second of the first does nothing
     wait_for(lambda: "INTERRUPTING" in worker.log(), "it is interrupting", crew)
     crew.start()
     crew.started(polite, 2)
     assert stubborn_pid in worker.children()
-    worker.send(signal.SIGTERM)
+
+    def is_abandoning() -> bool:
+        worker.send(signal.SIGTERM)
+        return "ABANDONING" in worker.log()
+
+    wait_for(is_abandoning, "a second is over", crew)
     ended(worker, crew)
     crew.opened("third")
     assert crew.result(polite) == 5

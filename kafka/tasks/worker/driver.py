@@ -14,7 +14,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -25,23 +25,10 @@ from kafka.tasks.health import Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
 from kafka.tasks.pools.gc_tuning import reduce_collections
 from kafka.tasks.pools.job_logging import show_jobs
-from kafka.tasks.worker.dump import dump
+from kafka.tasks.worker.signals import SIGNALS, SignalHandler
 from kafka.tasks.worker.worker import Worker, WorkerOptions, WorkerTimers
 
 log = logging.getLogger(__name__)
-
-SIGNALS: Mapping[str, Callable[[Worker, float], object]] = {
-    "SIGTERM": lambda worker, now: worker.stop(),
-    "SIGINT": lambda worker, now: worker.stop(),
-    "SIGHUP": lambda worker, now: worker.stop_gracefully(),
-    "SIGTTIN": lambda worker, now: worker.resize(1),
-    "SIGTTOU": lambda worker, now: worker.resize(-1),
-    "SIGUSR1": dump,
-}
-"""What each signal does: stop, and each further one goes a stage further; stop, and no further; a slot more; a slot
-less; write state and stacks to the log. Those that the platform lacks are left out.
-"""
-
 
 class ServeLoop(WorkerTimers, Protocol):
     """The loop that a worker runs on: :class:`kafka.net.loop.Loop` has this surface."""
@@ -87,8 +74,8 @@ def run_worker(
     garbage collector is set to look seldom (:mod:`kafka.tasks.pools.gc_tuning`); when they do, its log handlers show
     which job a line is of (:mod:`kafka.tasks.pools.job_logging`).
 
-    In the main thread signals stop it (:data:`SIGNALS`); in another thread, the caller stops the worker that
-    ``on_start`` got, on the loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
+    In the main thread signals stop it (:mod:`kafka.tasks.worker.signals`); in another thread, the caller stops the
+    worker that ``on_start`` got, on the loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
 
     Raises before anything is leased: :class:`UnknownQueue` and :class:`kafka.errors.IllegalArgumentError` for a wrong
     use, the clients' errors when the broker cannot be reached, OSError when the port cannot be had. Raises afterwards:
@@ -164,5 +151,6 @@ def filled(settings: PoolSettings, app: App) -> PoolSettings:
 
 
 def _watch_signals(loop: ServeLoop, worker: Worker) -> Any:
-    actions = {getattr(signal, name): act for name, act in SIGNALS.items() if hasattr(signal, name)}
-    return loop.watch_signals(lambda number: actions[number](worker, loop.time()), *actions)
+    handler = SignalHandler(worker)
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    return loop.watch_signals(lambda number: handler.received(number, loop.time()), *numbers)

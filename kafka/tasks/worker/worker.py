@@ -143,6 +143,11 @@ class Worker:
         return self._shutdown.stage
 
     @property
+    def stage_ends_at(self) -> float:
+        """When the next stage of its shutdown begins by itself (monotonic s; infinity: it does not)."""
+        return self._shutdown.ends_at
+
+    @property
     def pool(self) -> Pool | None:
         """Its pool; None before it has begun."""
         return self._pool if self._is_started else None

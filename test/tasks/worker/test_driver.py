@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -13,7 +14,8 @@ import pytest
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
 from kafka.tasks import App, FinishedJob, PoolSettings, UnknownQueue
-from kafka.tasks.worker.driver import SIGNALS, check_queues, filled, run_worker
+from kafka.tasks.worker.driver import check_queues, filled, run_worker
+from kafka.tasks.worker.signals import SIGNALS
 from kafka.tasks.worker.worker import Worker, WorkerStage
 from test.tasks.fakes import FakeBackend
 
@@ -124,6 +126,20 @@ def test_sighup_is_a_stop_that_waits_and_sigterm_goes_further(app: App, backend:
     )
     assert seen == [WorkerStage.DRAINING] * 2
     assert worker.stage is WorkerStage.LEFT
+
+
+def test_a_signal_that_a_wrapper_sends_twice_stops_the_worker_in_peace(
+    app: App, backend: FakeBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafka.tasks")
+    run = Signalled(app, backend)
+    worker = run.run(
+        (run.started.is_set, send(signal.SIGTERM)),
+        (lambda: run.stage() is WorkerStage.DRAINING, send(signal.SIGTERM)),
+        (lambda: "ignored a second SIGTERM" in caplog.text, run.gate.set),
+    )
+    assert "INTERRUPTING" not in caplog.text
+    assert worker.counts["done"] == 1
 
 
 @pytest.mark.parametrize("pool", ["asyncio", "threads"])

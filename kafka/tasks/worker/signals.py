@@ -1,0 +1,81 @@
+"""What the signals that a worker's process gets do to the worker, and what the log says of them.
+
+A stop signal that comes twice within :data:`REPEAT_S` is one: what runs a worker (honcho, foreman, an init of a
+container, a shell with Ctrl-C) often signals both the process and its process group. The second one must not raise
+SoftTimeLimit in jobs that may still end by themselves. Signals of other numbers, and later ones, count.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kafka.tasks.worker.dump import dump
+from kafka.tasks.worker.shutdown import WorkerStage
+from kafka.tasks.worker.worker import Worker
+
+log = logging.getLogger(__name__)
+
+SIGNALS: Mapping[str, Callable[[Worker, float], object]] = {
+    "SIGTERM": lambda worker, now: worker.stop(),
+    "SIGINT": lambda worker, now: worker.stop(),
+    "SIGHUP": lambda worker, now: worker.stop_gracefully(),
+    "SIGTTIN": lambda worker, now: worker.resize(1),
+    "SIGTTOU": lambda worker, now: worker.resize(-1),
+    "SIGUSR1": dump,
+}
+"""What each signal does: stop, and each further one goes a stage further; stop, and no further; a slot more; a slot
+less; write state and stacks to the log. Those that the platform lacks are left out.
+"""
+
+STOP_SIGNALS: Final = frozenset({"SIGTERM", "SIGINT", "SIGHUP"})
+
+REPEAT_S: Final = 1.0
+"""A stop signal that comes again within this time does nothing."""
+
+_STAGES: Final = {
+    WorkerStage.DRAINING: ("waiting {time}for {jobs}", "to raise SoftTimeLimit in {them}"),
+    WorkerStage.INTERRUPTING: ("raised SoftTimeLimit in {jobs}, waiting {time}for {them}", "to kill {them}"),
+    WorkerStage.ABANDONING: ("ending the running jobs, which return to their queues", "to leave at once"),
+}
+"""For each stage: what the worker does now, and what the next signal does."""
+
+
+class SignalHandler:
+    """Applies the signals to one worker. ``now`` is monotonic seconds."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._stopped_at: dict[str, float] = {}
+
+    def received(self, signum: int, now: float) -> None:
+        """A signal has come."""
+        name = signal.Signals(signum).name
+        if name not in STOP_SIGNALS:
+            SIGNALS[name](self._worker, now)
+            return
+        last = self._stopped_at.get(name)
+        if last is not None and now - last < REPEAT_S:
+            log.info("ignored a second %s within %g s of the first", name, REPEAT_S)
+            return
+        self._stopped_at[name] = now
+        SIGNALS[name](self._worker, now)
+        log.info("received %s: %s", name, describe_stop(self._worker, name, now))
+
+
+def describe_stop(worker: Worker, name: str, now: float) -> str:
+    """What the worker does after the stop signal ``name``, and what the next one does."""
+    if worker.pool is None:
+        return "the worker is starting, and leaves when it has started"
+    count = len(worker.running())
+    if worker.stage not in _STAGES:
+        return "leaving, while jobs are running" if count else "no job is running, leaving"
+    if not count and worker.stage is not WorkerStage.ABANDONING:
+        return "no job is running, leaving"
+    does, then = _STAGES[worker.stage]
+    jobs, them = ("1 running job", "it") if count == 1 else (f"{count} running jobs", "them")
+    time = f"up to {worker.stage_ends_at - now:.3g} s " if worker.stage_ends_at < float("inf") else ""
+    again = "send SIGTERM" if name == "SIGHUP" else "send it again"
+    return f"{does}; {again} {then}".format(jobs=jobs, them=them, time=time)
