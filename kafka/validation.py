@@ -522,6 +522,11 @@ def partition_of(value: TopicPartition | tuple[str, int], what: str) -> TopicPar
     raise IllegalArgumentError(f"{what}: {value!r}: a TopicPartition is needed")
 
 
+def partitions_of(value: Iterable[TopicPartition], what: str) -> list[TopicPartition]:
+    """A copy of an iterable of such pairs; IllegalArgumentError for anything else, one pair included."""
+    return [partition_of(each, what) for each in list_of(value, what, "a list of TopicPartition is needed")]
+
+
 def node_ids(value: Iterable[int] | None) -> list[int] | None:
     """The ids in ``broker_ids``; None means all brokers."""
     return None if value is None else numbers_of(value, "broker_ids", "a list of node ids is needed")

@@ -86,7 +86,9 @@ def _servers(name: str, value: Any) -> str:
 
 
 def _queues(name: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Iterable):
+    if isinstance(value, str):
+        raise IllegalArgumentError(f"{name} must be a list of queue names, such as [{value!r}], not {value!r}")
+    if not isinstance(value, Iterable):
         raise IllegalArgumentError(f"{name} must be a list of queue names, not {value!r}")
     return tuple(check_queue(queue) for queue in value)
 

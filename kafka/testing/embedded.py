@@ -100,7 +100,8 @@ configuration for development says the same), and a test that sets the broker's 
 class EmbeddedBroker:
     """One broker on a data directory: ``data_dir``, or a temporary one that goes with it.
 
-    ``topics``: those that its first start makes where they are missing, ``["orders"]`` or ``{"orders": partitions}``.
+    ``topics``: those that its first start makes where they are missing, ``"orders"``, ``["orders", "mail"]`` or
+    ``{"orders": partitions}``.
     ``settings``: broker settings by Kafka's names, such as ``{"num.partitions": "4"}``; unless they say
     otherwise, ``group.initial.rebalance.delay.ms`` is 0, ``connections.max.idle.ms`` -1 (never), and all others have
     Kafka's defaults. ``fsync``: ``always``, ``interval`` or ``never``. ``emulate``: the release of Apache Kafka to be
@@ -116,7 +117,7 @@ class EmbeddedBroker:
         *,
         in_process: bool = False,
         port: int = 0,
-        topics: Iterable[str] | Mapping[str, int] = (),
+        topics: str | Iterable[str] | Mapping[str, int] = (),
         settings: Mapping[str, str] | None = None,
         fsync: str = "interval",
         emulate: str = LATEST,
@@ -128,7 +129,8 @@ class EmbeddedBroker:
         self.data_dir = os.path.abspath(tempfile.mkdtemp(prefix="kafka-broker-") if data_dir is None else data_dir)
         self._in_process = in_process
         self._port = port
-        self._wanted_topics = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+        names = [topics] if isinstance(topics, str) else topics
+        self._wanted_topics = dict(names) if isinstance(names, Mapping) else dict.fromkeys(names, 1)
         self._settings = {**DEFAULT_SETTINGS, **(settings or {})}
         self._fsync = fsync
         self._emulate = find_release(emulate).name
@@ -136,6 +138,8 @@ class EmbeddedBroker:
         self._telemetry = telemetry
         self._secure_port = 0
         # In process, telemetry is an argument of the call that makes the broker.
+        if isinstance(arguments, str):
+            raise IllegalArgumentError(f"arguments={arguments!r}: a list of options, not one text")
         self._arguments = (*arguments, *(["--telemetry"] if telemetry and not in_process else []))
         if in_process and self._arguments:
             raise IllegalArgumentError("arguments are for a broker with a process of its own; use in_process=False")
@@ -300,6 +304,8 @@ class EmbeddedBroker:
 
     def fill(self, topic: str, values: Iterable[bytes | str], *, partition: int | None = None) -> int:
         """Write records with these values, in their order if they go to one ``partition``; how many there were."""
+        if isinstance(values, (str, bytes)):
+            raise IllegalArgumentError(f"values={values!r}: a list of values, not one")
         with KafkaProducer(bootstrap_servers=self._running_at()) as producer:
             futures = [
                 producer.send(topic, value.encode() if isinstance(value, str) else value, partition=partition)

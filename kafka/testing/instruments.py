@@ -323,12 +323,13 @@ class PushedMetrics(_Instrument):
     """Metrics that clients have pushed to a broker with ``telemetry=True`` (KIP-714), and the subscriptions."""
 
     def subscribe(
-        self, metrics: Iterable[str] = ("*",), interval_ms: int = 1000, match: str = "", *, name: str = "test"
+        self, metrics: str | Iterable[str] = ("*",), interval_ms: int = 1000, match: str = "", *, name: str = "test"
     ) -> None:
-        """Ask clients for the metrics whose names begin with one of ``metrics``, every ``interval_ms`` (100 to
+        """Ask clients for the metrics whose names begin with (one of) ``metrics``, every ``interval_ms`` (100 to
         3600000). ``match``: which clients, ``client_id=app-.*``. The subscription of that ``name`` is replaced;
         clients learn of it with their next push. It is in the broker's data directory."""
-        values = {"metrics": ",".join(metrics), "interval.ms": str(interval_ms), **({"match": match} if match else {})}
+        names = [metrics] if isinstance(metrics, str) else metrics
+        values = {"metrics": ",".join(names), "interval.ms": str(interval_ms), **({"match": match} if match else {})}
         self._ask("subscribe_metrics", name=name, values=values)
 
     def unsubscribe(self, name: str = "test") -> None:

@@ -85,7 +85,7 @@ def next_pushed(broker: EmbeddedBroker, client_id: str) -> Told:
 
 
 def test_a_producer_pushes_what_the_broker_wants_and_a_last_time_when_it_is_closed(broker: EmbeddedBroker) -> None:
-    broker.pushed.subscribe(["org.apache.kafka.producer."], INTERVAL_MS, match="client_id=p1")
+    broker.pushed.subscribe("org.apache.kafka.producer.", INTERVAL_MS, match="client_id=p1")
     with KafkaProducer(bootstrap_servers=broker.bootstrap, client_id="p1") as producer:
         instance = producer.client_instance_id()
         producer.send("t", b"x").get(WAIT_S)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka.admin import KafkaAdminClient
 from kafka.broker.state_file import has_broker
-from kafka.errors import IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
+from kafka.errors import IllegalArgumentError, IllegalStateError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.protocol.fetch import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.transactions import InitProducerIdRequest
@@ -109,6 +110,17 @@ def test_topics_are_made_at_the_first_start_and_kept(tmp_path: Path, in_process:
                 broker.fill(topic, ["x"], partition=partitions - 1)
     with EmbeddedBroker(tmp_path, in_process=in_process) as broker:
         assert [len(broker.records(topic)) for topic in wanted] == [2, 2]
+
+
+def test_one_text_is_one_topic_and_no_list_of_options_or_values() -> None:
+    with EmbeddedBroker(in_process=True, topics="orders") as broker:
+        with KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+            assert admin.list_topics() == ["orders"]
+        with pytest.raises(IllegalArgumentError, match="values='abc': a list of values, not one"):
+            broker.fill("orders", "abc")
+        assert broker.records("orders") == []
+    with pytest.raises(IllegalArgumentError, match="arguments='--telemetry': a list of options"):
+        EmbeddedBroker(arguments="--telemetry")
 
 
 def test_what_needs_a_broker_that_answers_says_so_at_once() -> None:

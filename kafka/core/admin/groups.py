@@ -65,7 +65,7 @@ from kafka.protocol.share import (
     ShareGroupDescribeRequest,
 )
 from kafka.structs import IsolationLevel, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from kafka.validation import is_integer, mapping_of, partition_of
+from kafka.validation import is_integer, list_of, mapping_of, partition_of, partitions_of
 from kafka.wire.message import Request, Response, Struct
 
 Group = dict[str, Any]
@@ -91,7 +91,9 @@ def list_groups(
     """All groups: ``[{"group_id", "protocol_type", "group_state", "group_type"}]``. Each broker lists those that it
     coordinates, so all are asked. Filters take names in any case: states such as "stable" (2.6, KIP-518), types
     "classic", "consumer", "share" (3.8, KIP-848)."""
-    states, types = texts(GroupState, states_filter or ()), texts(GroupType, types_filter or ())
+    given_states = list_of(states_filter or (), "states_filter", "a list of states is needed")
+    given_types = list_of(types_filter or (), "types_filter", "a list of types is needed")
+    states, types = texts(GroupState, given_states), texts(GroupType, given_types)
     least = 5 if types else 4 if states else None
     request = ListGroupsRequest(states_filter=states, types_filter=types)
 
@@ -271,8 +273,10 @@ def remove_group_members(
 
     Raises the group's error. Before 2.3 members leave one by one, and static ones cannot be named (KIP-345).
     """
-    wanted = list(members)
+    wanted = list_of(members, "members", "a list of MemberToRemove is needed")
     for member in wanted:
+        if not isinstance(member, MemberToRemove):
+            raise IllegalArgumentError(f"members: {member!r}: a MemberToRemove is needed")
         if not (member.member_id or member.group_instance_id):
             raise IllegalArgumentError(f"{member!r}: a member_id or a group_instance_id is needed")
 
@@ -355,7 +359,10 @@ def list_group_offsets(
 ) -> Dialogue[dict[str, Offsets]]:
     """Committed offsets: ``{group: {partition: OffsetAndMetadata}}``; all of a group for None, else of the partitions
     (offset -1: none committed). One request for each coordinator since 3.0 (KIP-709). Raises the first error."""
-    wanted = {group: None if parts is None else list(parts) for group, parts in group_specs.items()}
+    wanted = {
+        group: None if parts is None else partitions_of(parts, f"partitions of {group}")
+        for group, parts in group_specs.items()
+    }
     message = OffsetFetchRequest
 
     def ask(node: int, groups: Sequence[str]) -> Dialogue[Mapping[str, Offsets | BrokerResponseError]]:
@@ -476,7 +483,7 @@ def delete_group_offsets(
 ) -> Dialogue[Errors]:
     """Forget committed offsets (KIP-496, 2.4): ``{partition: error class}`` (GroupSubscribedToTopicError: a member
     reads the topic). Raises the group's error (GroupIdNotFoundError, NonEmptyGroupError)."""
-    wanted = list(partitions)
+    wanted = partitions_of(partitions, "partitions")
     if not wanted:
         return {}
     message = OffsetDeleteRequest

@@ -29,7 +29,7 @@ from kafka.errors import (
 )
 from kafka.protocol.coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafka.structs import TopicPartition
-from kafka.validation import list_of, partition_of
+from kafka.validation import partitions_of
 from kafka.wire.message import Request
 
 T = TypeVar("T")
@@ -55,8 +55,7 @@ def request_leaders(
     """The answer, or error, of each partition: UnknownTopicOrPartitionError for one that is not there. ``node_id``: ask
     this node, whether it leads them or not, and take what it says. ``attempts``: the error of the last one is raised.
     ``waits_for_leaders`` False: where there is none now, that is the partition's error."""
-    given = list_of(partitions, "partitions", "a list of TopicPartition is needed")
-    wanted = list(dict.fromkeys(partition_of(partition, "partitions") for partition in given))
+    wanted = list(dict.fromkeys(partitions_of(partitions, "partitions")))
     found: dict[TopicPartition, T | BrokerResponseError] = {}
 
     def attempt() -> Dialogue[None]:

@@ -184,11 +184,14 @@ def delete_records(
 
     Raises the first error; UnknownTopicOrPartitionError before anything is deleted. Source: KIP-107.
     """
+    form = "{TopicPartition: offset} is needed"
+    given = mapping_of(records_to_delete, "records_to_delete", form)
+    wanted = {partition_of(each, "records_to_delete"): offset for each, offset in given.items()}
     give_up_at = (yield from now()) + timeout_s
-    yield from check_partitions(records_to_delete, backoff=backoff, timeout_s=timeout_s)
+    yield from check_partitions(wanted, backoff=backoff, timeout_s=timeout_s)
     message = DeleteRecordsRequest
     found: dict[TopicPartition, dict[str, Any]] = {}
-    for partition, offset in records_to_delete.items():
+    for partition, offset in wanted.items():
         records = message.DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
         topic = message.DeleteRecordsTopic(name=partition.topic, partitions=[records])
         left_s = yield from time_left(give_up_at)
@@ -205,8 +208,9 @@ def describe_topics(
     """Topics with their partitions; all of them for None: ``[{"name", "topic_id", "error_code", "is_internal",
     "partitions", "authorized_operations"}]``. Creates none; a missing one has ``error_code`` 3. ``topic_id`` is a text,
     None where there is none (before 2.8); ``authorized_operations`` has names, and is None before 2.3."""
+    wanted = None if topics is None else list_of(topics, "topics", "a list of names or ids, not one")
     answer = yield from retrying(
-        lambda: metadata_of(topics, with_operations=True),
+        lambda: metadata_of(wanted, with_operations=True),
         what="describing topics",
         backoff=backoff,
         timeout_s=timeout_s,

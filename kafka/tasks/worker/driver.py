@@ -47,7 +47,10 @@ class ServeLoop(WorkerTimers, Protocol):
 
 
 def check_queues(app: App, queues: Sequence[str]) -> list[str]:
-    """The given queues, or all queues of the app; :class:`UnknownQueue` for an unknown one."""
+    """The given queues, or all queues of the app; :class:`UnknownQueue` for an unknown one, IllegalArgumentError for
+    one text."""
+    if isinstance(queues, str):
+        raise IllegalArgumentError(f"queues must be a list of queue names, such as [{queues!r}], not {queues!r}")
     for queue in queues:
         if queue not in app.queues:
             hint = did_you_mean(queue, app.queues)

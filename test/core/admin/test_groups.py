@@ -9,6 +9,7 @@ import pytest
 
 from kafka.core.admin.groups import (
     alter_group_offsets,
+    delete_group_offsets,
     delete_groups,
     describe_groups,
     describe_share_groups,
@@ -444,6 +445,30 @@ def test_wrong_arguments_are_refused_before_anything_is_sent() -> None:
     ):
         with pytest.raises(IllegalArgumentError):
             brokers.run(dialogue)
+    assert brokers.sent == []
+
+
+ONE: Any = "orders"
+PARTITION: Any = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("dialogue", "text"),
+    [
+        (list_groups(states_filter=ONE, backoff=BACKOFF), "states_filter='orders': a list of states"),
+        (list_groups(types_filter=ONE, backoff=BACKOFF), "types_filter='orders': a list of types"),
+        (remove_group_members("g", ONE, backoff=BACKOFF), "members='orders': a list of MemberToRemove"),
+        (remove_group_members("g", [ONE], backoff=BACKOFF), "members: 'orders': a MemberToRemove"),
+        (delete_group_offsets("g", ONE, backoff=BACKOFF), "partitions='orders': a list of TopicPartition"),
+        (delete_group_offsets("g", PARTITION, backoff=BACKOFF), "partitions: 'orders': a TopicPartition"),
+        (list_group_offsets({"g": ONE}, backoff=BACKOFF), "partitions of g='orders': a list of TopicPartition"),
+        (list_group_offsets({"g": PARTITION}, backoff=BACKOFF), "partitions of g: 'orders': a TopicPartition"),
+    ],
+)
+def test_one_text_or_partition_is_no_list_of_them(dialogue: Any, text: str) -> None:
+    brokers = Brokers({})
+    with pytest.raises(IllegalArgumentError, match=text):
+        brokers.run(dialogue)
     assert brokers.sent == []
 
 

@@ -201,10 +201,16 @@ def test_what_is_no_count_of_partitions_is_refused(given: Any) -> None:
         run(create_partitions(given, backoff=BACKOFF))
 
 
-@pytest.mark.parametrize("call", [create_topics, delete_topics])
+@pytest.mark.parametrize("call", [create_topics, delete_topics, describe_topics])
 def test_one_text_is_no_list_of_topics(call: Any) -> None:
     with pytest.raises(IllegalArgumentError, match=r"topics='events': a list of .*not one"):
         run(call("events", backoff=BACKOFF))
+
+
+@pytest.mark.parametrize("given", ["events", [TopicPartition("events", 0)], {"events": 4}])
+def test_what_is_no_dict_of_partitions_is_refused_before_records_are_deleted(given: Any) -> None:
+    with pytest.raises(IllegalArgumentError, match=r"records_to_delete.*'events'.*TopicPartition.* is needed"):
+        run(delete_records(given, backoff=BACKOFF))
 
 
 def deleted() -> DeleteRecordsResponse:

@@ -222,6 +222,8 @@ def test_queues_are_those_of_the_app_when_none_is_named(app: App) -> None:
     assert check_queues(app, ["mail", "mail"]) == ["mail"]
     with pytest.raises(UnknownQueue, match="did you mean 'mail'"):
         check_queues(app, ["mial"])
+    with pytest.raises(IllegalArgumentError, match=r"a list of queue names, such as \['mail'\], not 'mail'"):
+        check_queues(app, "mail")
 
 
 def test_an_unknown_queue_stops_before_anything_is_connected() -> None:
