@@ -18,6 +18,7 @@ from kafka.errors import IllegalArgumentError
 from kafka.tasks.context import Context
 from kafka.tasks.errors import TaskInMain
 from kafka.tasks.format.envelope import Envelope, Header
+from kafka.tasks.functions import FunctionName, is_coroutine_function, refusal_of_main
 from kafka.tasks.options import TaskOptions, call_options, check_limits
 from kafka.tasks.retry import Retry
 
@@ -71,17 +72,25 @@ class Task(Generic[P, R]):
         self.function = function
         self.options = options
         self.own_options = options if own_options is None else own_options
-        self.origin = f"{function.__module__}.{function.__qualname__}"
+        name = FunctionName.of(function)
+        self.origin = str(name)
         """Where the function is."""
+        if not options.name and not name.is_own:
+            raise IllegalArgumentError(
+                f"{function!r} has no name of its own that its task could have: declare it with app.task(name=...)"
+            )
         self.name = options.name or self.origin
         self.queue = options.queue or "default"
         self.bind = options.bind
-        self.is_coroutine = inspect.iscoroutinefunction(function)
+        self.is_coroutine = is_coroutine_function(function)
         self.store_result = options.store_result is not False
-        self._refusal = _refusal_of_main(function)
-        self._arguments = Arguments(function, bound=options.bind)
+        self._refusal = refusal_of_main(name)
+        self._arguments = Arguments(function, name.qualname, bound=options.bind)
         self._call: Call[P, R] = Call(self, {})
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
+        if inspect.isroutine(function):  # not those of an object, which are not for the task
+            for attribute, value in getattr(function, "__dict__", {}).items():
+                self.__dict__.setdefault(attribute, value)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here and now, as if it had no decorator."""
@@ -175,21 +184,27 @@ class Arguments:
     """
 
     __slots__ = (
-        "_function",
         "_index",
         "_keyword_only",
         "_most",
         "_needed",
         "_positional",
+        "_qualname",
         "_signature",
         "_var_keyword",
     )
 
-    def __init__(self, function: Callable[..., Any], bound: bool) -> None:
+    def __init__(self, function: Callable[..., Any], qualname: str, bound: bool) -> None:
         """Sorts the function's parameters by kind, without the context that ``bind=True`` takes as the first one.
-        IllegalArgumentError if there is no such parameter."""
-        self._function = function
-        signature = inspect.signature(function)
+        IllegalArgumentError if there is no such parameter, or if the function does not say which it has."""
+        self._qualname = qualname
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            raise IllegalArgumentError(
+                f"{qualname} does not say which arguments it takes ({error}): call it in a function of your own, and "
+                "make that the task"
+            ) from None
         parameters = list(signature.parameters.values())
         if bound:
             if not parameters or parameters[0].kind not in (
@@ -197,7 +212,7 @@ class Arguments:
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
             ):
                 raise IllegalArgumentError(
-                    f"{function.__qualname__} is declared with bind=True but takes no first argument for the context"
+                    f"{qualname} is declared with bind=True but takes no first argument for the context"
                 )
             parameters = parameters[1:]
         self._signature = signature.replace(parameters=parameters)
@@ -217,7 +232,7 @@ class Arguments:
             try:
                 self._signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise TypeError(f"{self._function.__qualname__}(): {error}") from None
+                raise TypeError(f"{self._qualname}(): {error}") from None
 
     def _fits(self, count: int, kwargs: dict[str, Any]) -> bool:
         """True: they fit. False: probably not."""
@@ -235,24 +250,3 @@ class Arguments:
             if name not in kwargs or name not in self._index:  # a name of the positional ones may be one of ``**named``
                 return False
         return all(not needed or name in kwargs for name, needed in self._keyword_only.items())
-
-
-def _refusal_of_main(function: Callable[..., Any]) -> str | None:
-    if function.__module__ != "__main__":
-        return None
-    main = sys.modules.get("__main__")
-    spec = getattr(main, "__spec__", None)
-    path = getattr(main, "__file__", None)
-    if spec is not None and spec.name:
-        module = spec.name.removesuffix(".__main__")
-    elif path:
-        module = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".py")
-    else:
-        return (
-            f"{function.__qualname__} is a task of __main__, which no worker can import: write it to a file, say "
-            f"jobs.py, and use `from jobs import {function.__qualname__}`"
-        )
-    return (
-        f"{function.__qualname__} is a task of __main__, which no worker can import: enqueue it from another file, "
-        f"with `from {module} import {function.__qualname__}`"
-    )

@@ -261,7 +261,7 @@ def test_the_name_of_the_error_handlers_task_is_taken(app: App) -> None:
 
 
 def test_bind_without_a_first_argument_is_refused_at_declaration(app: App) -> None:
-    declare: Any = app.task(bind=True)
+    declare: Any = app.task(bind=True, name="x")
     with pytest.raises(IllegalArgumentError, match="no first argument"):
         declare(lambda: None)
 

@@ -52,6 +52,12 @@ FALLBACK_BACKOFF_S = 60
 MAX_UNKNOWN_NAMES = 100
 """Maximum number of unknown task names that are logged."""
 
+_UNKNOWN_REMEDY = "import the module that defines the task in the app's module, or deploy it to this worker"
+_NESTED_REMEDY = (
+    "it is defined inside a function: define it at the top level of a module that the app's module imports, or call "
+    "that function there"
+)
+
 
 _NO_HISTORY = JobHistory()
 """Shared by successes, which need none: making one costs a microsecond."""
@@ -187,12 +193,12 @@ class AdmissionPolicy:
             return
         self._unknown.add(name)
         log.warning(
-            "cannot run task %r: %s; job %s waits for a worker that can, and fails after %g h if there is none; "
-            "import the module that defines the task in the app's module, or deploy it to this worker",
+            "cannot run task %r: %s; job %s waits for a worker that can, and fails after %g h if there is none; %s",
             name,
             outcome.reason,
             envelope.id,
             policy.unknown_ttl_ms / 3_600_000,
+            _NESTED_REMEDY if "<locals>" in name else _UNKNOWN_REMEDY,
         )
 
     def _time_limits(

@@ -312,6 +312,18 @@ def test_an_unknown_task_is_reported_with_how_long_its_jobs_wait(
     assert f"fails in about {seconds} s if there is none; import the module" in line
 
 
+def test_a_task_that_is_unknown_since_a_function_defines_it_has_another_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.admit("shop.make.<locals>.inner")
+    (line,) = new_log_lines(caplog)
+    assert line.endswith(
+        "if there is none; it is defined inside a function: define it at the top level of a module that the app's "
+        "module imports, or call that function there"
+    )
+
+
 def test_each_unknown_task_is_reported_once_and_only_the_first_hundred(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     for number in (*range(102), *range(102)):
