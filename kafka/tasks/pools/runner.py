@@ -433,7 +433,8 @@ def _text(value: object) -> str:
 
 
 def truncate_middle(text: str, most: int, most_bytes: int) -> str:
-    """``text``, or its first and last part and the number of characters left out between.
+    """``text``, or its first and last part and the number of characters left out between. The parts are of whole lines,
+    unless that made one of them less than half as long.
 
     ``most_bytes`` is that of the parts as UTF-8.
     """
@@ -442,7 +443,11 @@ def truncate_middle(text: str, most: int, most_bytes: int) -> str:
         return text
     while _size(text[:half] + text[-half:]) > most_bytes:
         half = half * 3 // 4
-    return f"{text[:half]}\n... {len(text) - 2 * half} characters omitted ...\n{text[-half:]}"
+    head_end, tail_start = half, len(text) - half
+    line_end, line_start = text.rfind("\n", half // 2, half), text.find("\n", tail_start - 1, len(text) - half // 2)
+    head_end = head_end if line_end < 0 else line_end
+    tail_start = tail_start if line_start < 0 else line_start + 1
+    return f"{text[:head_end]}\n... {tail_start - head_end} characters omitted ...\n{text[tail_start:]}"
 
 
 def _size(text: str) -> int:

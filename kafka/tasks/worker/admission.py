@@ -33,17 +33,13 @@ from kafka.tasks.rules.outcome import (
 )
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
+from kafka.tasks.worker.traceback_excerpt import TracebackExcerpt, truncate_line
 
 log = logging.getLogger(__name__)
 
 
 MAX_ERROR_CHARACTERS = 500
 """Characters of an error's first line in the log; all of it is in the dead topic and the result."""
-
-MAX_TRACEBACK_LINES = 20
-MAX_LINE_CHARACTERS = 300
-"""Last lines of the traceback of a job that failed for good in the log, and characters of each."""
-
 
 FALLBACK_BACKOFF_S = 60
 """After a back-off function that raised."""
@@ -144,10 +140,11 @@ class AdmissionPolicy:
         if is_dead:
             message = "%s %s failed permanently (%s) and moves to the dead topic %s; cause %s%s"
             name, cause = envelope.name, decision.cause
-            kind = (cause, name if name in self._tasks else "", outcome_error(outcome).type)
-            topic, error = records[0].topic, _error_summary(outcome)
+            error_info, topic = outcome_error(outcome), records[0].topic
+            kind = (cause, name if name in self._tasks else "", error_info.type)
+            traceback = TracebackExcerpt(error_info.traceback)
             self._limited_log.warning(
-                kind, message, name, envelope.id, error, topic, cause, _traceback_tail(outcome)
+                kind, message, name, envelope.id, _error_summary(outcome), topic, cause, traceback
             )
         elif decision.state is JobState.RETRY:
             self._log_retry(envelope, outcome, decision, policy, now_ms)
@@ -248,20 +245,4 @@ def _history(lease: JobLease, envelope: Envelope, crashes: int) -> JobHistory:
 def _error_summary(outcome: Outcome) -> str:
     error_info = outcome_error(outcome)
     first, _, more = error_info.text.partition("\n")
-    return f"{error_info.type}: {_truncate(first, MAX_ERROR_CHARACTERS, bool(more))}"
-
-
-def _traceback_tail(outcome: Outcome) -> str:
-    """The end of its traceback, as lines below the first; empty when it has none."""
-    lines = outcome_error(outcome).traceback.splitlines()
-    if not lines:
-        return ""
-    last = [_truncate(line, MAX_LINE_CHARACTERS) for line in lines[-MAX_TRACEBACK_LINES:]]
-    if len(lines) > MAX_TRACEBACK_LINES:
-        last.insert(0, f"... {len(lines) - MAX_TRACEBACK_LINES} lines omitted, the dead topic has all of them ...")
-    return "\n" + "\n".join(last)
-
-
-def _truncate(text: str, most: int, is_cut: bool = False) -> str:
-    """The first ``most`` characters, with a mark where more follow, or ``is_cut`` says so."""
-    return f"{text[:most]}..." if is_cut or len(text) > most else text
+    return f"{error_info.type}: {truncate_line(first, MAX_ERROR_CHARACTERS, bool(more))}"

@@ -177,6 +177,20 @@ def test_long_texts_are_cut_and_say_so() -> None:
     assert truncate_middle("short", 10, 10) == "short"
 
 
+def test_long_texts_are_cut_between_lines() -> None:
+    lines = [f'  File "/srv/shop.py", line {number}, in charge' for number in range(1000)]
+    text = "\n".join(lines)
+    for most in range(1000, 1100):
+        cut = truncate_middle(text, most, 10_000).splitlines()
+        (mark,) = [index for index, line in enumerate(cut) if "omitted" in line]
+        first, last = cut[:mark], cut[mark + 1 :]
+        assert first == lines[: len(first)]
+        assert last == lines[-len(last) :]
+        assert most - 2 * len(lines[0]) - 2 <= len("\n".join(first + last)) <= most
+        left_out = len(text) - len("\n".join(first)) - len("\n".join(last))
+        assert cut[mark] == f"... {left_out} characters omitted ..."
+
+
 @pytest.mark.parametrize("letter", ["x", "\u00e9", "\U0001f600", "\ud800"])
 def test_a_dead_record_with_the_longest_texts_has_room_beside_the_largest_payload(letter: str) -> None:
     error_info = error_info_of(ValueError(letter * 100_000))

@@ -279,9 +279,9 @@ def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.Lo
         (("x" * 501, ""), ("x" * 500 + "...", [])),
         (("x\nmore", ""), ("x...", [])),
         (("x", "\n".join("y" * 300 for _ in range(20))), ("x", ["y" * 300] * 20)),
-        (("x", "y" * 301), ("x", ["y" * 300 + "..."])),
+        (("x", "y" * 501), ("x", ["y" * 500 + "..."])),
         (("x", "\n".join(str(n) for n in range(21))),
-         ("x", ["... 1 lines omitted, the dead topic has all of them ...", *(str(n) for n in range(1, 21))])),
+         ("x", ["... 1 line omitted, the dead topic has all of them ...", *(str(n) for n in range(1, 21))])),
     ]  # fmt: skip
     for (text, trace), (first, lines) in rows:
         Bench().end(AttemptFailed(ErrorInfo("E", text, trace)))

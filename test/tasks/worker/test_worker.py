@@ -329,7 +329,7 @@ def test_long_errors_are_cut_in_the_log_with_a_mark(bench: Bench, caplog: pytest
     assert f"(ValueError: {'x' * 500}...) and moves to" in first
     assert note == "... 30 lines omitted, the dead topic has all of them ..."
     assert [line[:8] for line in trace] == [f"line {n} " for n in range(30, 50)]
-    assert all(line.endswith("yyy...") and len(line) == 303 for line in trace)
+    assert all(line.endswith("yyy...") and len(line) == 503 for line in trace)
 
 
 def test_a_result_that_its_topic_does_not_take_is_logged_counted_and_dead(
