@@ -234,7 +234,8 @@ class ProducerDriver:
         is_supported = not isinstance(error, (IncompatibleBrokerVersion, UnsupportedVersionError))
         if not is_supported and self._settings.get("requires_idempotence"):
             is_supported = True  # what was asked for explicitly is not given up silently
-            error = UnsupportedVersionError(f"enable_idempotence=True needs Kafka 0.11 or later: {error}")
+            why = error.args[0] if error.args else type(error).__name__
+            error = UnsupportedVersionError(f"enable_idempotence=True needs Kafka 0.11 or later: {why}")
         self.sender.identity_failed(error, self._loop.time(), is_supported=is_supported)
         self.pump_soon()
 

@@ -20,7 +20,11 @@ from kafka.errors import IllegalArgumentError, KafkaError
 
 
 class TaskError(KafkaError):
-    """The root of the task queue's own errors."""
+    """The root of the task queue's own errors. ``str()`` is the text alone, as for Python's own errors: a traceback
+    shows the class in front of it."""
+
+    def __str__(self) -> str:
+        return Exception.__str__(self)
 
 
 class JobFailed(TaskError):

@@ -8,6 +8,7 @@ envelope, its task, its limits, and what the pool notes about the run.
 from __future__ import annotations
 
 import os
+import re
 import time
 import traceback
 from collections.abc import Awaitable, Callable
@@ -33,6 +34,7 @@ from kafka.tasks.rules.outcome import (
 )
 from kafka.tasks.task import Task
 
+_ERROR_CODE = re.compile(r"\[Error -?\d+\] ")
 TEXT_CHARACTERS = 4_000
 TRACEBACK_CHARACTERS = 16_000
 TEXT_BYTES = 8_000
@@ -416,11 +418,21 @@ def error_info_of(error: BaseException) -> ErrorInfo:
         lines = "".join(traceback.format_exception(kind, error, frames))
     except BaseException as second:
         lines = f"<could not format the traceback: {type(second).__name__}>"
-    return ErrorInfo(name, _text(error), truncate_middle(lines, TRACEBACK_CHARACTERS, TRACEBACK_BYTES))
+    return ErrorInfo(name, _text_without_name(error), truncate_middle(lines, TRACEBACK_CHARACTERS, TRACEBACK_BYTES))
 
 
 def _is_ours(path: str) -> bool:
     return path == __file__ or path.startswith(_ASYNCIO)
+
+
+def _text_without_name(error: BaseException) -> str:
+    """An error's text, without the name of its class: that is in the record by itself, and in front of the text
+    wherever both are shown. Kafka's errors have it in their text, behind the error code if they have one."""
+    name, text = type(error).__name__, _text(error)
+    if text == name:
+        return ""
+    code, found, rest = text.partition(f"{name}: ")
+    return code + rest if found and (not code or _ERROR_CODE.fullmatch(code)) else text
 
 
 def _text(value: object) -> str:

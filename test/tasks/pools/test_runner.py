@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kafka.errors import KafkaError, KafkaProtocolError, KafkaStorageError, KafkaTimeoutError
 from kafka.tasks import App, Cancel, Context, Retry, Task
 from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.errors import JobFailed, LoadError, UnknownQueue
 from kafka.tasks.format.envelope import DeadLetter
 from kafka.tasks.format.records import error_value
 from kafka.tasks.format.topics import HEADROOM_BYTES
@@ -175,6 +178,36 @@ def test_long_texts_are_cut_and_say_so() -> None:
     assert len(error_info.text) < TEXT_CHARACTERS + 100
     assert "96000 characters omitted" in error_info.text
     assert truncate_middle("short", 10, 10) == "short"
+
+
+class ShopError(KafkaError):
+    """A user's own, below ours."""
+
+
+@pytest.mark.parametrize(
+    ("error", "type_name", "text"),
+    [
+        (KafkaTimeoutError("no answer"), "kafka.errors.KafkaTimeoutError", "no answer"),
+        (KafkaTimeoutError(), "kafka.errors.KafkaTimeoutError", ""),
+        (KafkaStorageError("the disk is full"), "kafka.errors.KafkaStorageError", "[Error 56] the disk is full"),
+        (KafkaProtocolError("cut", offset=7), "kafka.errors.KafkaProtocolError", "cut (byte 7)"),
+        (JobFailed("ValueError", "no"), "kafka.tasks.errors.JobFailed", "ValueError: no"),
+        (ShopError("closed"), f"{__name__}.ShopError", "closed"),
+        (ValueError("a ValueError: no"), "ValueError", "a ValueError: no"),
+        (ValueError("ValueError"), "ValueError", ""),
+    ],
+)
+def test_the_text_of_an_error_does_not_begin_with_its_class_again(
+    error: BaseException, type_name: str, text: str
+) -> None:
+    info = error_info_of(error)
+    assert (info.type, info.text) == (type_name, text)
+
+
+def test_an_error_of_the_task_queue_is_shown_with_its_class_once() -> None:
+    for error in (JobFailed("OSError", "disk full"), LoadError("no module"), UnknownQueue("no queue")):
+        (line,) = traceback.format_exception_only(error)
+        assert line == f"kafka.tasks.errors.{type(error).__name__}: {error.args[0]}\n"
 
 
 def test_long_texts_are_cut_between_lines() -> None:
