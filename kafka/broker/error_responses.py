@@ -35,7 +35,7 @@ def error_text(error: KafkaError) -> str:
 
 def coordinator_error(error: BrokerResponseError) -> BrokerResponseError:
     """The error as a coordinator says it: one that cannot write its state is no coordinator any more."""
-    return NotCoordinatorError("") if isinstance(error, KafkaStorageError) else error
+    return NotCoordinatorError(error_text(error)) if isinstance(error, KafkaStorageError) else error
 
 
 def failed(kind: type[S], error: KafkaError | int, **given: Any) -> S:

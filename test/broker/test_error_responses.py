@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafka.broker.error_responses import answer_each, coordinator_error, error_code, error_response, failed
+from kafka.broker.error_responses import answer_each, coordinator_error, error_code, error_response, error_text, failed
 from kafka.broker.registry import RequestContext
 from kafka.broker.responses import ConnectionContext
 from kafka.errors import (
@@ -88,4 +88,5 @@ def test_each_item_has_an_answer_or_its_own_error() -> None:
 def test_a_coordinator_that_cannot_write_is_none() -> None:
     lost: BrokerResponseError = KafkaStorageError("full")
     assert error_code(coordinator_error(lost)) == 16
+    assert error_text(coordinator_error(lost)) == "full"
     assert error_code(coordinator_error(UnknownTopicOrPartitionError(""))) == 3

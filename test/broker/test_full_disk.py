@@ -7,6 +7,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,17 +16,21 @@ import pytest
 
 from kafka.broker.log import TransactionMarker
 from kafka.broker.responses import ConnectionContext
-from kafka.errors import KafkaStorageError
+from kafka.errors import KafkaStorageError, KafkaTimeoutError
 from kafka.protocol.share import ShareAcknowledgeRequest, ShareFetchRequest
 from kafka.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.records import RecordBatchBuilder
+from kafka.tasks import App
+from kafka.testing import EmbeddedBroker, running_worker
 from test.broker.driver import HandBroker, batch, fetch_request, fetched, produce_request, values
 from test.broker.log.test_log_directory import full_disk
 from test.broker.test_write_errors import lines_of
 from test.support.small_disk import small_disk
+from test.support.waiting import until
 
 STORAGE = 56
+DEADLINE_S = 30.0
 TOPIC, GROUP = "jobs", "workers"
 
 
@@ -115,6 +121,41 @@ def test_a_file_system_that_is_full_takes_records_again_when_there_is_room_and_h
         assert read == acknowledged
         assert produce(60) == 0
         hand.broker.close()
+
+
+def test_an_app_and_its_worker_name_the_full_disk_and_go_on_when_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    started, gate = threading.Event(), threading.Event()
+    with EmbeddedBroker(in_process=True) as broker:
+        app = App("shop", bootstrap_servers=broker.bootstrap)
+
+        @app.task(name="wait")
+        def wait(number: int) -> int:
+            started.set()
+            assert gate.wait(DEADLINE_S)
+            return number
+
+        def flush_error() -> str:
+            with pytest.raises(KafkaTimeoutError) as refused:
+                app.flush(0.001)
+            return str(refused.value)
+
+        def is_named_in_the_workers_log() -> bool:
+            return any("shop.results-" in line and "No space left" in line for line in caplog.messages)
+
+        with running_worker(app, broker=broker):
+            running = wait.delay(1)
+            app.flush(DEADLINE_S)
+            assert started.wait(DEADLINE_S)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "pwrite", full_disk)
+                waiting = wait.delay(2)
+                until(lambda: re.search(r"shop\.default-\d.*cannot write to .*: No space left", flush_error()))
+                gate.set()
+                until(is_named_in_the_workers_log)
+            assert [running.result(DEADLINE_S), waiting.result(DEADLINE_S)] == [1, 2]
+        app.close()
 
 
 def test_a_share_fetch_that_cannot_write_what_it_passes_over_ends_its_session_and_its_locks(

@@ -339,7 +339,8 @@ def _check_coordinator_key(broker: Broker, key: str, key_type: int, version: int
     try:
         broker.state.topic(STATE_TOPICS[key_type]).ensure()
     except KafkaStorageError as error:
-        log.error("cannot create the state topic %s, its coordinator cannot write: %s", STATE_TOPICS[key_type], error)
+        # The write has its line in the log already (``write_errors.py``), and clients ask again and again.
+        log.debug("cannot create the state topic %s, its coordinator cannot write: %s", STATE_TOPICS[key_type], error)
 
 
 def _is_topic_id(text: str) -> bool:

@@ -112,6 +112,8 @@ class LogMaintenance:
         self._sync_error: KafkaStorageError | None = None
         # Logs whose compaction failed, and would fail again, until the broker restarts.
         self._uncleanable: set[PartitionLog] = set()
+        # Logs whose last compaction failed for want of space, say: the next one may succeed.
+        self._failed: set[PartitionLog] = set()
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -192,6 +194,7 @@ class LogMaintenance:
         best: tuple[PartitionLog, CleaningPlan] | None = None
         count = 0
         self._uncleanable = {given for given in self._uncleanable if not given.is_closed}
+        self._failed = {given for given in self._failed if not given.is_closed}
         for found in self._logs.all_open_logs():
             if not found.config.compacts or found.failure is not None or found in self._uncleanable:
                 continue
@@ -223,7 +226,9 @@ class LogMaintenance:
                     if partition.is_closed:
                         return
         except KafkaStorageError as error:
-            log.error("%s: compaction failed, it will be tried again: %s", partition.name, error)
+            if partition not in self._failed:  # once, however long the disk is full
+                log.error("%s: compaction failed, it will be tried again: %s", partition.name, error)
+            self._failed.add(partition)
         except (CleaningFailedError, CorruptRecordError) as error:
             self._uncleanable.add(partition)
             log.error(
@@ -234,6 +239,7 @@ class LogMaintenance:
             log.exception("%s: compaction failed, it is off for this log until the broker restarts", partition.name)
         else:
             self._has_cleaned = True
+            self._failed.discard(partition)
             log.info(
                 "%s: compacted up to offset %d, freed %d bytes", partition.name, plan.end, work.removed_bytes
             )

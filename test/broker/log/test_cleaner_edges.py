@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,31 @@ def test_a_segment_that_got_no_seal_is_compacted_all_the_same(
     assert [row[0] for row in rows(log)] == [1, 2]
     again = open_log(tmp_path / "t", pool, sync=True)
     assert [row[0] for row in rows(again)] == [1, 2]
+
+
+def test_a_compaction_that_fails_on_a_full_disk_is_logged_once_until_it_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    hand = HandBroker(tmp_path / "data")
+    hand.create_topic("t", cleanup_policy="compact", segment_bytes="1048576", min_cleanable_dirty_ratio="0.0")
+    log = hand.broker.logs.log(hand.broker.topic("t"), 0)
+
+    def fill() -> None:
+        for value in (b"1", b"2"):
+            log.append(batch((b"a", value)), now_ms=1000)
+        log.roll(1000)
+        log.append(batch((b"a", b"3"), (b"b", b"4")), now_ms=1000)
+
+    for times in (1, 2):
+        fill()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", full_disk)
+            hand.advance(200)
+        assert caplog.text.count("t-0: compaction failed, it will be tried again: ") == times
+        hand.advance(20)
+        assert caplog.text.count("t-0: compacted up to offset") == times
+    hand.broker.close()
 
 
 def test_a_log_whose_compaction_fails_as_nobody_thought_of_hurts_no_other_work(

@@ -251,6 +251,25 @@ def test_an_error_is_reported_to_its_owner_and_to_waiting_calls_and_is_not_retri
     assert len(bad.ends) == 1
 
 
+def test_all_logs_whose_sync_failed_have_one_line_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    flusher = LogFlusher(FlushPolicy.parse("interval"), FilePool())
+    for name in ("a", "b", "c"):
+        flusher.mark_dirty(owner(tmp_path, name))
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(KafkaStorageError):
+        flusher.sync()
+    (line,) = caplog.messages
+    cause = f"cannot sync {tmp_path}/a0: Input/output error"
+    assert line.startswith(f"fsync failed, durability is not guaranteed: {cause}; ")
+    assert "3 logs take no more writes: check the disk" in line
+    assert "restart the broker" in line
+
+
 @contextlib.contextmanager
 def no_descriptors(code: int = errno.EMFILE) -> Iterator[None]:
     """Nothing can be opened meanwhile; what is open stays so."""
