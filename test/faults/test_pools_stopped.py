@@ -126,6 +126,8 @@ def _kill_a_worker(crew: PoolCrew, flags: Sequence[str] = ()) -> JobHandle[Any]:
     crew.started(busy)
     crew.started(stuck)
     wait_for(lambda: len(worker.others()) >= 4, "two children, and two processes of the one's", crew)
+    groups = {os.getpgid(each.pid) for each in worker.others()}
+    assert os.getpgid(worker.pid) not in groups, "Ctrl-C and signals to the worker's group reach it alone"
     worker.process.kill()
     worker.process.wait()
     crew.gone(worker)  # no process of it ends by itself
