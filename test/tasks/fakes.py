@@ -280,6 +280,7 @@ class ManualPool(SimplePool):
     def __init__(self, concurrency: int, wake: Callable[[], None]) -> None:
         self.concurrency = concurrency
         self.depth = concurrency
+        self.backlog = 0
         self.jobs: list[Job] = []
         self.interrupted: list[Job] = []
         self.cancelled: list[Job] = []
@@ -299,12 +300,15 @@ class ManualPool(SimplePool):
     def busy(self) -> int:
         return len(self.jobs) + len(self._ended)
 
+    def set_backlog(self, count: int) -> None:
+        self.backlog = count
+
     def submit(self, job: Job) -> None:
         self.jobs.append(job)
         self.most_at_once = max(self.most_at_once, len(self.jobs))
 
     def end(self, job: Job, outcome: Outcome, ran_s: float = 0.001) -> None:
-        job.ran_s = ran_s
+        job.on_ended(ran_s)
         self.jobs.remove(job)
         self._ended.append((job, outcome))
         self._wake()
@@ -323,7 +327,7 @@ class ManualPool(SimplePool):
 
     def interrupt(self) -> None:
         for job in self.jobs:
-            job.cancelled = True
+            job.cancel()
         self.interrupted += self.jobs
 
     def cancel(self, job: Job) -> None:

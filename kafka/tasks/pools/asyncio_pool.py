@@ -55,7 +55,7 @@ class _Run:
         """A limit, or the stop: on the event loop."""
         self.limited_by = by
         if self.task is None:
-            self.job.cancelled = True
+            self.job.cancel()
         else:
             self.task.cancel()
 
@@ -104,7 +104,7 @@ class AsyncioPool(OffLoopPool):
 
     def interrupt(self) -> None:
         for job, run in list(self._running.items()):
-            job.cancelled = True
+            job.cancel()
             self._loop.call_soon_threadsafe(run.limit)
 
     def abandon(self) -> list[Job]:

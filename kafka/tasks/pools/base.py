@@ -44,11 +44,6 @@ class Pool(Protocol):
 
     concurrency: int
     """Jobs that run at once."""
-    depth: int
-    """Jobs that may be with the pool at once, running or next; at least ``concurrency``, set by the worker."""
-    backlog: int
-    """Jobs that wait in the worker's own buffers, set by the worker; autoscale looks at it."""
-
     attributes_crashes: bool
     """Whether a job that ends its process ends no other job: a child's death is attributed to the job that it ran."""
 
@@ -78,6 +73,12 @@ class Pool(Protocol):
     def busy(self) -> int:
         """Jobs submitted and not handed back."""
 
+    def set_depth(self, depth: int) -> None:
+        """How many jobs may be with the pool at once, running or next; at least ``concurrency``, as at first."""
+
+    def set_backlog(self, count: int) -> None:
+        """How many jobs wait in the worker's own buffers; autoscale looks at it."""
+
     def submit(self, job: Job) -> None:
         """Take a job; only with a free slot."""
 
@@ -91,7 +92,7 @@ class Pool(Protocol):
         """Enforce the limits that are due; when to call again (monotonic seconds), or None."""
 
     def cancel(self, job: Job) -> None:
-        """The result of this run will not be used (``job.cancelled`` is set): inform its task."""
+        """The result of this run will not be used (:meth:`Job.cancel` was called): inform its task."""
 
     def interrupt(self) -> None:
         """Ask running jobs to end: ``cancelled`` is set, :class:`SoftTimeLimit` raised where that is possible."""
@@ -130,12 +131,17 @@ class SimplePool:
 
     concurrency: int
     depth: int
-    backlog = 0
     attributes_crashes = False
     ready = True
     degraded: str | None = None
     ever_ready = True
     may_grow = False
+
+    def set_depth(self, depth: int) -> None:
+        self.depth = depth
+
+    def set_backlog(self, count: int) -> None:
+        """Its size is fixed."""
 
     def abandon(self) -> list[Job]:
         """Threads cannot be killed; they end with this process."""

@@ -83,7 +83,6 @@ class OffLoopPool(SimplePool):
         """The job has run for too long: it has ended for the worker, whatever its task still does. Its error
         handlers are the worker's to call: where it runs they would come late, or never.
         """
-        job.cancelled = job.is_timed_out = True
-        job.ran_s = limit
+        job.time_out(limit)
         self._counts["hard_limits"] += 1
         self._report(job, timeout_outcome(job))

@@ -62,7 +62,7 @@ class PreforkPool:
         settings = self.settings_for(settings)
         self.concurrency = settings.slots
         self.depth = settings.slots
-        self.backlog = 0
+        self._backlog = 0
         self._settings = settings
         self._wake = wake
         self._loop = loop
@@ -230,6 +230,12 @@ class PreforkPool:
     def shrink(self, count: int = 1) -> None:
         self._resize(self.concurrency - count)
 
+    def set_depth(self, depth: int) -> None:
+        self.depth = depth
+
+    def set_backlog(self, count: int) -> None:
+        self._backlog = count
+
     def _resize(self, slots: int) -> None:
         slots = min(max(1, slots), MOST_CONCURRENCY)
         if slots == self.concurrency:
@@ -353,8 +359,8 @@ class PreforkPool:
             if job is None:
                 strange = seq
                 break
-            job.started_at = started_at
-            job.ran_s = ran_s
+            job.on_started(started_at)
+            job.on_ended(ran_s)
             is_too_long = (
                 child.kill_reason is not None and child.kill_reason.cause == "time" and child.killed_seq == seq
             )
@@ -384,8 +390,8 @@ class PreforkPool:
 
     def on_job_lost(self, child: ChildProcess, running: StartedJob, death: ChildExit) -> None:
         job = running.job
-        job.started_at = running.started_at
-        job.ran_s = max(0.0, self.supervision.deadlines.time() - running.started_at)
+        job.on_started(running.started_at)
+        job.on_ended(max(0.0, self.supervision.deadlines.time() - running.started_at))
         if death.cause == "stopped" and self._unfinished is not None:
             self._unfinished.append(job)
             return
@@ -425,7 +431,7 @@ class PreforkPool:
         if self._scaler is None:
             return
         busy = sum(bool(child.jobs) for child in self.supervision.available)
-        waiting = self._busy - len(self._done) - busy + self.backlog
+        waiting = self._busy - len(self._done) - busy + self._backlog
         target = self._scaler.target(now, PoolLoad(self.concurrency, busy, max(0, waiting)))
         self._resize(target)
 

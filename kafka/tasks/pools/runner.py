@@ -48,16 +48,15 @@ _ASYNCIO = os.path.join(os.path.dirname(os.__file__), "asyncio", "")
 
 
 class Job:
-    """One attempt of a job in this worker.
+    """One attempt of a job in this worker: what is to run, its limits, and what is known of its run.
 
-    ``soft_s`` and ``hard_s`` are the limits that hold for it (None: none). ``cancelled`` is set by the worker and read
-    by the task through its context; ``started_at`` and ``ran_s`` (monotonic seconds) are set by the thread or child
-    that runs it. ``is_timed_out`` is set by the pool at the hard limit: the job has ended without its run, whose
-    outcome is dropped.
+    ``soft_s`` and ``hard_s`` are the limits that hold for it (None: none). ``started_at`` is a monotonic instant, None
+    until the pool knows it; ``ran_s`` the seconds that it took. ``is_timed_out``: it has reached its hard limit and has
+    ended without its run, whose outcome is dropped. These change by the methods only.
     """
 
     __slots__ = (
-        "cancelled", "crashes", "envelope", "hard_s", "is_timed_out", "lease", "ran_s", "soft_s", "started_at", "task",
+        "_cancelled", "crashes", "envelope", "hard_s", "is_timed_out", "lease", "ran_s", "soft_s", "started_at", "task",
     )  # fmt: skip
 
     def __init__(
@@ -75,10 +74,32 @@ class Job:
         self.soft_s = soft_s
         self.hard_s = hard_s
         self.crashes = crashes
-        self.cancelled = False
+        self._cancelled = False
         self.is_timed_out = False
         self.started_at: float | None = None
         self.ran_s = 0.0
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the result of its run is not used any more. The task reads it through its context."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """The result of its run is not used any more, or the run is asked to end."""
+        self._cancelled = True
+
+    def on_started(self, at: float) -> None:
+        """It has begun to run, at a monotonic instant."""
+        self.started_at = at
+
+    def on_ended(self, ran_s: float) -> None:
+        """Its run has ended after so many seconds."""
+        self.ran_s = ran_s
+
+    def time_out(self, ran_s: float) -> None:
+        """It has reached its hard limit after so many seconds, and is over whatever its run still does."""
+        self._cancelled = self.is_timed_out = True
+        self.ran_s = ran_s
 
     def __str__(self) -> str:
         return f"{self.envelope.name} {self.envelope.id}"
@@ -199,7 +220,8 @@ def run(job: Job, window: SignalWindow | None = None) -> Outcome:
     app's handlers are called here, too. :class:`SoftTimeLimit` propagates when it is raised while the function's own
     error is handled.
     """
-    job.started_at = started_at = time.monotonic()
+    started_at = time.monotonic()
+    job.on_started(started_at)
     error: BaseException | None = None
     window = window or _NoSignalWindow(job)
     disarm = window.disarm
@@ -230,7 +252,7 @@ def run(job: Job, window: SignalWindow | None = None) -> Outcome:
     try:
         call_handlers(job, outcome, error)
     finally:
-        job.ran_s = time.monotonic() - started_at
+        job.on_ended(time.monotonic() - started_at)
     return outcome
 
 
@@ -241,7 +263,8 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
     """
     import asyncio  # imported already where this is awaited
 
-    job.started_at = started_at = time.monotonic()
+    started_at = time.monotonic()
+    job.on_started(started_at)
     error: BaseException | None = None
     window = _NoSignalWindow(job)
     enqueued = EnqueuedJobs()
@@ -260,7 +283,7 @@ async def run_async(job: Job, limited_by: Callable[[], type[BaseException] | Non
     finally:
         enqueued.end()
     call_handlers(job, outcome, error)
-    job.ran_s = time.monotonic() - started_at
+    job.on_ended(time.monotonic() - started_at)
     return outcome
 
 

@@ -55,7 +55,9 @@ class _Slot:
             if self.job is not job:
                 return False
             self.has_raised = True
-            self.timed_out = job.is_timed_out = give_up
+            if give_up:
+                self.timed_out = True
+                job.time_out(job.hard_s or 0.0)
             _raise_in(self.thread, error)
             return True
 
@@ -119,7 +121,7 @@ class ThreadPool(OffLoopPool):
         for slot in self._slots:
             job = slot.job
             if job is not None:
-                job.cancelled = True
+                job.cancel()
                 slot.raise_in_job(job, SoftTimeLimit)
 
     def abandon(self) -> list[Job]:

@@ -111,7 +111,7 @@ class Leases:
             return False
         self._forget(lease)
         if lease.stage == RUNNING:
-            lease.job.cancelled = True
+            lease.job.cancel()
         elif lease.stage != FINISHING:
             self.set_stage(lease, FINISHED)
         return True

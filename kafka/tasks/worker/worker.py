@@ -257,7 +257,7 @@ class Worker:
         for source, times in ran.items():
             self._buffers[source].runtime.observe(sum(times), len(times))
         if ran:
-            self._pool.depth = self._buffers.depth()
+            self._pool.set_depth(self._buffers.depth())
         self._completion.flush()
         self._dispatch_and_arm()
 
@@ -472,7 +472,7 @@ class Worker:
         at once: this process ends, and its threads with it.
         """
         for job in self._pool.abandon():
-            job.cancelled = True
+            job.cancel()
             if job.lease.stage == RUNNING:
                 log.warning("%s did not end in time; abandoned its run and returned the job to its queue", job)
                 self._completion.give_back(job)
@@ -497,7 +497,7 @@ class Worker:
         if self.stage >= WorkerStage.LEAVING:
             return
         now = self._timers.time()
-        self._pool.backlog = self._buffers.buffered_count
+        self._pool.set_backlog(self._buffers.buffered_count)
         limit_at = self._pool.tick(now)
         buffers, stuck_at = self._buffers, self._buffers.all_stuck_since + STUCK_GIVE_BACK_S
         if stuck_at <= now:

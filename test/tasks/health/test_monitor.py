@@ -321,7 +321,7 @@ def test_where_there_are_no_children_the_jobs_that_have_begun_are_the_running_on
     lease: Any = None
     task: Any = None
     begun, waiting = (Job(lease, a_job("mail.send"), task) for _ in range(2))
-    begun.started_at = world.clock.monotonic()
+    begun.on_started(world.clock.monotonic())
     world.worker.jobs = [begun, waiting]
     world.pass_time(1.5)
     assert world.monitor.snapshot().running == (RunningJob(begun.envelope.id, "mail.send", 1.5),)

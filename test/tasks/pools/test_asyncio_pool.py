@@ -59,7 +59,7 @@ def test_coroutines_run_beside_one_another_on_one_loop(bench: Bench) -> None:
 
 
 def test_no_more_run_at_once_than_there_are_slots(bench: Bench) -> None:
-    bench.pool.depth = 20
+    bench.pool.set_depth(20)
     running, most = 0, 0
 
     async def count() -> None:
@@ -154,7 +154,7 @@ def test_a_coroutine_that_blocks_the_loop_still_ends_at_its_hard_limit_for_the_o
 
 
 def test_a_job_behind_a_slow_one_has_its_limit_from_its_own_start(bench: Bench) -> None:
-    bench.pool.depth = 4
+    bench.pool.set_depth(4)
 
     ends = asyncio.Event()
 
@@ -341,7 +341,7 @@ def test_a_coroutine_gets_its_context_and_may_cancel_its_job(bench: Bench) -> No
 
 
 def test_more_slots_are_used_at_once_and_fewer_when_jobs_have_ended(bench: Bench) -> None:
-    bench.pool.depth = 10
+    bench.pool.set_depth(10)
     submit(bench, *(bench.job(forever) for _ in range(5)))
     assert isinstance(bench.pool, AsyncioPool)
     pool = bench.pool
@@ -358,7 +358,7 @@ def test_more_slots_are_used_at_once_and_fewer_when_jobs_have_ended(bench: Bench
 def test_many_coroutines_are_handed_over_in_few_turns(bench: Bench) -> None:
     async def nothing() -> None: ...
 
-    bench.pool.depth = 1000
+    bench.pool.set_depth(1000)
     submit(bench, *(bench.job(nothing) for _ in range(500)))
     until(lambda: bench.wakes)
     bench.outcomes(500)

@@ -132,7 +132,7 @@ def gate(tmp_path: Path) -> Gate:
 
 def test_every_job_comes_back_with_its_outcome(bench: Bench) -> None:
     jobs = [bench.job(lambda n: n * n, n) for n in range(50)]
-    bench.pool.depth = 64
+    bench.pool.set_depth(64)
     bench.submit(*jobs)
     found = bench.outcomes(50)
     assert [found[job] for job in jobs] == [JobSucceeded(str(n * n).encode()) for n in range(50)]
@@ -155,7 +155,7 @@ def test_errors_are_outcomes_and_the_pool_goes_on(bench: Bench) -> None:
 
     jobs = [bench.job(bad) for _ in range(5)]
     after = bench.job(lambda: 1)
-    bench.pool.depth = 10
+    bench.pool.set_depth(10)
     bench.submit(*jobs)
     assert all(isinstance(o, AttemptFailed) for o in bench.outcomes(5).values())
     until(lambda: bench.pool.free_slots or bench.pool.finished(0.01))
@@ -165,7 +165,7 @@ def test_errors_are_outcomes_and_the_pool_goes_on(bench: Bench) -> None:
 
 def test_jobs_that_have_not_started_can_be_taken_back(bench: Bench, gate: Gate) -> None:
     jobs = [bench.job(gate.wait, str(n)) for n in range(6)]
-    bench.pool.depth = 10
+    bench.pool.set_depth(10)
     bench.submit(*jobs)
     if bench.name != "inline":
         until(lambda: len(gate.begun()) == 2 or bench.pool.finished(0.01))
@@ -207,7 +207,7 @@ def test_jobs_run_beside_one_another(threads: Bench) -> None:
 
 
 def test_many_outcomes_wake_the_loop_once(threads: Bench) -> None:
-    threads.pool.depth = 1000
+    threads.pool.set_depth(1000)
     for _ in range(500):
         threads.pool.submit(threads.job(lambda: None))
     until(lambda: threads.pool.statistics()["busy"] == 500 and threads.wakes >= 1)
@@ -299,7 +299,7 @@ def test_at_the_hard_limit_the_job_ends_and_its_slot_is_free_again(threads: Benc
 
 
 def test_a_job_behind_a_slow_one_has_its_limit_from_its_own_start(threads: Bench) -> None:
-    threads.pool.depth = 10
+    threads.pool.set_depth(10)
     gate = threading.Event()
     first = [threads.job(gate.wait, DEADLINE_S) for _ in range(2)]
     last = threads.job(lambda: 1, timeout=FAR_S)
@@ -334,7 +334,7 @@ def test_interrupt_reaches_running_jobs_through_flag_and_exception(threads: Benc
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a limit may strike in a finaliser
 def test_no_outcome_is_lost_when_limits_strike_as_jobs_end(threads: Bench) -> None:
-    threads.pool.depth = 400
+    threads.pool.set_depth(400)
     jobs = [threads.job(lambda: time.sleep(0.001), soft_timeout=0.001, timeout=0.0012) for _ in range(300)]
     for job in jobs:
         threads.pool.submit(job)
@@ -347,7 +347,7 @@ def test_no_outcome_is_lost_when_limits_strike_as_jobs_end(threads: Bench) -> No
 
 def test_stop_names_the_jobs_that_never_finished() -> None:
     bench = Bench("threads", 1)
-    bench.pool.depth = 5
+    bench.pool.set_depth(5)
     gate = threading.Event()
     jobs = [bench.job(gate.wait, DEADLINE_S) for _ in range(3)]
     for job in jobs:

@@ -33,7 +33,7 @@ MIB = 1 << 20
 def test_each_job_has_a_process_of_its_own_and_the_children_stay(method: str) -> None:
     with a_pool(2, ForkPool, start_method=method) as bench:
         children = {child.pid for child in bench.children}
-        bench.pool.depth = 20
+        bench.pool.set_depth(20)
         pids = [int(bench.value(job)) for job in [bench.submit("pid") for _ in range(30)]]
         assert len(set(pids)) == 30
         assert not children & set(pids)
@@ -51,7 +51,7 @@ def test_nothing_of_a_job_reaches_the_next_one() -> None:
 
 def test_what_a_job_leaves_behind_ends_before_the_next_one_runs(tmp_path: Path) -> None:
     with a_pool(1, ForkPool) as bench:
-        bench.pool.depth = 2
+        bench.pool.set_depth(2)
         first = bench.submit("leave_and_return", str(tmp_path))
         next_one = bench.submit("pid")
         pid = int(bench.value(first))

@@ -140,7 +140,7 @@ def _gone(pid: int) -> bool:
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_jobs_run_in_children_of_every_start_method(method: str) -> None:
     with a_pool(2, start_method=method) as bench:
-        bench.pool.depth = 40
+        bench.pool.set_depth(40)
         jobs = [bench.submit("square", n) for n in range(30)]
         assert [bench.value(job) for job in jobs] == [str(n * n).encode() for n in range(30)]
         pids = {bench.value(bench.submit("pid")) for _ in range(4)}
@@ -163,7 +163,7 @@ def test_large_arguments_and_results_pass(kind: Kind, tmp_path: Path) -> None:
 @kinds
 def test_an_idle_child_takes_what_waits_behind_a_long_job(kind: Kind, tmp_path: Path) -> None:
     with a_pool(2, kind) as bench:
-        bench.pool.depth = 42
+        bench.pool.set_depth(42)
         held = bench.submit("hold", str(tmp_path))
         bench.until(lambda: (tmp_path / held.envelope.id).exists())
         jobs = [bench.submit("square", n) for n in range(40)]
@@ -177,7 +177,7 @@ def test_an_idle_child_takes_what_waits_behind_a_long_job(kind: Kind, tmp_path: 
 @kinds
 def test_recall_gives_back_all_that_did_not_begin_also_while_the_child_is_busy(kind: Kind, tmp_path: Path) -> None:
     with a_pool(1, kind) as bench:
-        bench.pool.depth = 100
+        bench.pool.set_depth(100)
         held = bench.submit("hold", str(tmp_path))
         jobs = [bench.submit("square", n) for n in range(60)]
         bench.until(lambda: (tmp_path / held.envelope.id).exists())
@@ -220,7 +220,7 @@ def test_a_child_killed_in_user_code_loses_its_job_with_the_signal_and_the_other
     kind: Kind, tmp_path: Path
 ) -> None:
     with a_pool(1, kind) as bench:
-        bench.pool.depth = 11
+        bench.pool.set_depth(11)
         held = bench.submit("hold", str(tmp_path))
         jobs = [bench.submit("square", n) for n in range(10)]
         bench.until(lambda: (tmp_path / held.envelope.id).exists())
@@ -446,7 +446,7 @@ def test_interrupt_raises_the_soft_limit_in_what_runs(kind: Kind, tmp_path: Path
 
 def test_children_are_replaced_after_their_jobs_and_none_is_lost() -> None:
     with a_pool(2, max_jobs_per_child=10) as bench:
-        bench.pool.depth = 20
+        bench.pool.set_depth(20)
         jobs = [bench.submit("square", n) for n in range(200)]
         assert [bench.value(job) for job in jobs] == [str(n * n).encode() for n in range(200)]
         assert bench.pool.statistics()["replaced"] >= 12
@@ -506,7 +506,7 @@ def test_abandon_ends_what_runs_and_says_that_it_was_the_worker(kind: Kind) -> N
 @kinds
 def test_stop_waits_for_what_runs_and_names_what_did_not_end(kind: Kind, tmp_path: Path) -> None:
     bench = Bench(2, kind)
-    bench.pool.depth = 10
+    bench.pool.set_depth(10)
     slow, stuck = bench.submit("sleep", 0.3), bench.submit("ignore_sigterm")
     bench.until(lambda: all(child.running() is not None for child in bench.children))
     more = [bench.submit("square", n) for n in range(4)]

@@ -125,7 +125,7 @@ def test_the_context_describes_the_run(app: App) -> None:
         return ctx.cancelled
 
     job = job_of(app, f, 5, bind=True)
-    job.cancelled = True
+    job.cancel()
     assert run(job) == JobSucceeded(b"true")
     (ctx,) = seen
     assert (ctx.job_id, ctx.idempotency_key) == (job.envelope.id, job.envelope.id)

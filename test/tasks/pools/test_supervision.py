@@ -133,7 +133,7 @@ def test_when_the_processes_of_all_still_end_a_job_goes_to_the_first_that_is_thr
 def test_jobs_do_not_wait_behind_one_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(1)
     (child,) = bench.children
-    bench.pool.depth = 6
+    bench.pool.set_depth(6)
     stuck, lost = bench.job(), bench.job()
     child.unwritable = {stuck, lost}
     for job in (stuck, lost):
@@ -155,7 +155,7 @@ def test_jobs_do_not_wait_behind_one_that_cannot_be_written(caplog: pytest.LogCa
 def test_what_cannot_be_written_is_given_back() -> None:
     bench = Bench(1)
     (child,) = bench.children
-    bench.pool.depth = 3
+    bench.pool.set_depth(3)
     jobs = [bench.job() for _ in range(3)]
     child.unwritable = set(jobs[:2])
     for job in jobs:
@@ -182,14 +182,14 @@ def test_an_idle_child_is_served_first_and_each_has_one_long_job() -> None:
 
 def test_short_jobs_are_written_ahead_evenly() -> None:
     bench = Bench(2)
-    bench.pool.depth = 20
+    bench.pool.set_depth(20)
     bench.submit(20)
     assert [len(child.inbox) for child in bench.children] == [10, 10]
 
 
 def test_fair_pools_give_only_to_idle_children() -> None:
     bench = Bench(2, prefetch=1)
-    bench.pool.depth = 20
+    bench.pool.set_depth(20)
     bench.submit(20)
     assert [len(child.inbox) for child in bench.children] == [1, 1]
     bench.children[0].run_all()
@@ -200,7 +200,7 @@ def test_fair_pools_give_only_to_idle_children() -> None:
 
 def test_an_idle_child_takes_what_waits_behind_a_busy_one() -> None:
     bench = Bench(2)
-    bench.pool.depth = 8
+    bench.pool.set_depth(8)
     jobs = bench.submit(8)
     a, b = bench.children
     a.begin()
@@ -218,7 +218,7 @@ def test_a_full_channel_is_left_alone_until_its_child_reports() -> None:
     bench = Bench(1)
     child = bench.children[0]
     child.capacity = 3
-    bench.pool.depth = 5
+    bench.pool.set_depth(5)
     jobs = bench.submit(5)
     assert len(child.inbox) == 3
     child.begin()
@@ -265,7 +265,7 @@ def test_jobs_wait_in_the_line_until_a_child_is_up() -> None:
 
 def test_recall_gives_back_all_that_was_not_received_in_order() -> None:
     bench = Bench(2)
-    bench.pool.depth = 300
+    bench.pool.set_depth(300)
     jobs = bench.submit(300)
     began = {child.begin() for child in bench.children}
     back = bench.pool.recall()
@@ -283,7 +283,7 @@ def test_recall_gives_back_all_that_was_not_received_in_order() -> None:
 
 def test_only_the_job_that_had_begun_is_lost_and_the_others_go_to_another_child_at_once() -> None:
     bench = Bench(2)
-    bench.pool.depth = 8
+    bench.pool.set_depth(8)
     jobs = bench.submit(8)
     a, b = bench.children
     begun = a.begin()
@@ -511,7 +511,7 @@ def test_a_job_whose_result_is_being_written_has_ended_in_time() -> None:
 
 def test_a_job_that_waits_behind_another_has_its_limit_from_its_own_start() -> None:
     bench = Bench(1)
-    bench.pool.depth = 2
+    bench.pool.set_depth(2)
     first, second = bench.submit(1) + bench.submit(1, hard=1.0)
     child = bench.children[0]
     child.begin()
@@ -526,7 +526,7 @@ def test_a_job_that_waits_behind_another_has_its_limit_from_its_own_start() -> N
 
 def test_interrupt_reaches_running_jobs_through_flag_page_and_signal() -> None:
     bench = Bench(1)
-    bench.pool.depth = 2
+    bench.pool.set_depth(2)
     jobs = bench.submit(2)
     child = bench.children[0]
     child.begin()
@@ -540,7 +540,7 @@ def test_interrupt_reaches_running_jobs_through_flag_page_and_signal() -> None:
 
 def test_a_cancelled_job_that_no_child_has_received_never_runs() -> None:
     bench = Bench(1, prefetch=2)
-    bench.pool.depth = 3
+    bench.pool.set_depth(3)
     running, sent, waiting = bench.submit(3)
     child = bench.children[0]
     child.begin()
@@ -574,7 +574,7 @@ def test_a_cancelled_job_that_comes_back_from_a_dead_child_never_runs() -> None:
     stopped = bench.children[0]
     stopped.receive()
     bench.launcher.stopped.add(stopped.pid)
-    job.cancelled = True  # as the worker does, whose lock it was
+    job.cancel()  # as the worker does, whose lock it was
     bench.pool.cancel(job)
     bench.pass_time(8)
     assert not stopped.is_alive
@@ -724,7 +724,7 @@ def test_a_child_that_was_stopped_while_another_process_ran_its_job_is_seen_when
 
 def test_a_stopped_child_whose_channel_was_full_is_given_jobs_again_when_it_is_continued() -> None:
     bench = Bench(1)
-    bench.pool.depth = 20
+    bench.pool.set_depth(20)
     (child,) = bench.children
     child.capacity = 3
     bench.submit(5)
@@ -995,7 +995,7 @@ def test_above_the_hard_memory_limit_a_child_is_killed_and_its_job_lost() -> Non
 
 def test_what_the_last_job_has_left_in_memory_is_no_crash_of_the_next_one() -> None:
     bench = Bench(1, max_memory_hard=200 << 20)
-    bench.pool.depth = 2
+    bench.pool.set_depth(2)
     child = bench.children[0]
     first, second = bench.submit(2)
     child.begin()
@@ -1094,7 +1094,7 @@ def test_the_pool_grows_and_shrinks_idle_children_first() -> None:
 
 def test_autoscale_follows_the_load() -> None:
     bench = Bench(1, autoscale=(1, 4))
-    bench.pool.backlog = 100
+    bench.pool.set_backlog(100)
     bench.submit(1)
     bench.children[0].begin()
     bench.pass_time(4.5)
@@ -1106,7 +1106,7 @@ def test_autoscale_follows_the_load() -> None:
         bench.submit(1)
     bench.pass_time(20)
     assert bench.pool.concurrency == 4
-    bench.pool.backlog = 0
+    bench.pool.set_backlog(0)
     for _ in range(8):
         for child in bench.children:
             child.run_all()
@@ -1147,7 +1147,7 @@ def test_children_report_their_state() -> None:
 
 def test_write_stats_keep_their_words() -> None:
     bench = Bench(2)
-    bench.pool.depth = 4
+    bench.pool.set_depth(4)
     bench.submit(4)
     bench.children[0].run_all()
     bench.turn()
@@ -1158,7 +1158,7 @@ def test_write_stats_keep_their_words() -> None:
 
 def test_stop_ends_idle_children_and_gives_back_what_did_not_begin() -> None:
     bench = Bench(2)
-    bench.pool.depth = 6
+    bench.pool.set_depth(6)
     jobs = bench.submit(6)
     assert set(bench.pool.stop(0)) == set(jobs)
     assert bench.children == []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.leases import (
     BUFFERED,
     FINISHED,
@@ -20,15 +21,18 @@ from kafka.tasks.worker.leases import (
     WAITING,
     Leases,
 )
+from test.tasks.fakes import a_job
 
 UNFINISHED = (NEW, BUFFERED, WAITING, RUNNING)
 STAGES = (BUFFERED, WAITING, RUNNING, SETTLING, MOVING, FINISHED, -1)
+ENVELOPE = a_job("mail.send")
 SOURCES = (JobSource("a", "shop.a"), JobSource("a", "shop.a.suspect", True))
 
 
 def a_lease(source: JobSource = SOURCES[0], deliveries: int = 1, offset: int = 0) -> JobLease:
     lease = JobLease(source, b"{ }", [], deliveries, 0, offset)
-    lease.job = SimpleNamespace(cancelled=False)
+    task: Any = None
+    lease.job = Job(lease, ENVELOPE, task)
     return lease
 
 

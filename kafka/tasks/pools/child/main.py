@@ -77,10 +77,6 @@ class ChildJob(Job):
         page = self._page
         return page.cancelled_seq == self._seq or page.soft_seq == self._seq
 
-    @cancelled.setter
-    def cancelled(self, value: bool) -> None:
-        """Set by the page only."""
-
 
 class JobLoop:
     """The loop of a child. ``app`` has the tasks."""

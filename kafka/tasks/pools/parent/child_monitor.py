@@ -76,7 +76,7 @@ class ChildMonitor:
         """Raise the soft limit in the job that it runs."""
         running = child.running()
         if running is not None:
-            running.job.cancelled = True
+            running.job.cancel()
             child.handle.page.cancel(running.seq)
             child.handle.soft(running.seq)
             child.limits.on_soft_limit(running.seq, self._deadlines.time())
@@ -101,7 +101,7 @@ class ChildMonitor:
             child.handle.soft(running.seq)
         elif running is not None and act is LimitAction.HARD:
             self.counts["hard_limits"] += 1
-            running.job.cancelled = True
+            running.job.cancel()
             child.killed_seq = running.seq
             self._actions.kill(child, KillReason("time", timeout_text(running.job)), TERM)
         self._schedule_check(child)
