@@ -290,6 +290,7 @@ class ManualPool(SimplePool):
         self.limit_at: float | None = None
         self.most_at_once = 0
         self._ended: list[tuple[Job, Outcome]] = []
+        self._begun: list[Job] = []
         self._wake = wake
 
     @property
@@ -307,6 +308,11 @@ class ManualPool(SimplePool):
         self.jobs.append(job)
         self.most_at_once = max(self.most_at_once, len(self.jobs))
 
+    def begin(self, job: Job) -> None:
+        if job.track_started:
+            self._begun.append(job)
+            self._wake()
+
     def end(self, job: Job, outcome: Outcome, ran_s: float = 0.001) -> None:
         job.on_ended(ran_s)
         self.jobs.remove(job)
@@ -316,6 +322,10 @@ class ManualPool(SimplePool):
     def finished(self, timeout: float = 0.0) -> list[tuple[Job, Outcome]]:
         ended, self._ended = self._ended, []
         return ended
+
+    def started(self) -> list[Job]:
+        begun, self._begun = self._begun, []
+        return begun
 
     def recall(self) -> list[Job]:
         kept = self.concurrency if self.started_count is None else self.started_count

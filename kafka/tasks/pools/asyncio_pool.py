@@ -198,6 +198,8 @@ class AsyncioPool(OffLoopPool):
                 run.timer = self._loop.call_later(job.soft_s, self._soft_limit, run)
 
     async def _work(self, run: _Run) -> None:
+        if run.job.track_started:
+            self._report_started(run.job)
         job_logging.set_current_job(run.job.envelope.id, run.job.envelope.name)
         self._ended(run, await run_async(run.job, lambda: run.limited_by))
 
@@ -208,6 +210,8 @@ class AsyncioPool(OffLoopPool):
             self._ended(run, AttemptFailed(error_info_of(error), run.job.task.retries(error)))
 
     def _work_plain(self, run: _Run) -> None:
+        if run.job.track_started:
+            self._report_started(run.job)
         outcome = self._run_plain(run.job)
         try:
             self._loop.call_soon_threadsafe(self._ended, run, outcome)

@@ -1,8 +1,9 @@
 """The interface of pools, which run jobs and return their outcomes.
 
 A pool belongs to the worker's loop thread: it alone calls these methods, and none of them blocks but ``stop``. A pool
-calls ``wake`` (from any thread) when :meth:`Pool.finished` has outcomes, or when it can take jobs again. It knows no
-broker, retry or topic. A new pool is one module here, one row in ``kafka.tasks.pools.POOLS`` and the same tests.
+calls ``wake`` (from any thread) when :meth:`Pool.finished` has outcomes, when :meth:`Pool.started` has jobs, or when it
+can take jobs again. It knows no broker, retry or topic. A new pool is one module here, one row in
+``kafka.tasks.pools.POOLS`` and the same tests.
 :class:`SimplePool` has the answers of pools without processes.
 """
 
@@ -84,6 +85,11 @@ class Pool(Protocol):
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
         """Jobs that have ended since the last call; waits up to ``timeout`` seconds for the first."""
+
+    def started(self) -> list[Job]:
+        """Jobs with ``track_started`` that have begun since the last call, also those that have ended meanwhile: asked
+        after :meth:`finished`, it has every such job that :meth:`finished` has returned.
+        """
 
     def recall(self) -> list[Job]:
         """Take back the jobs that have not started, in the order in which they would have."""

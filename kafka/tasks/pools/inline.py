@@ -1,7 +1,7 @@
 """Jobs run on the worker's own thread, one by one, between two turns of its loop.
 
 For tests and for very short jobs only: while a job runs nothing else does, so leases are not renewed, limits cannot be
-enforced and signals wait.
+enforced and signals wait. A job whose start is reported begins in one turn and runs in the next.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ class InlinePool(SimplePool):
         self._run = run
         self._wake = wake
         self._next: deque[Job] = deque()
+        self._begun: Job | None = None
+        self._started: list[Job] = []
         self._done = 0
 
     @property
     def free_slots(self) -> int:
-        return max(0, self.depth - len(self._next))
+        return max(0, self.depth - self.busy)
 
     @property
     def busy(self) -> int:
-        return len(self._next)
+        return len(self._next) + (self._begun is not None)
 
     def submit(self, job: Job) -> None:
         self._next.append(job)
@@ -37,14 +39,25 @@ class InlinePool(SimplePool):
             self._wake()
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
-        if not self._next:
-            return []
-        job = self._next.popleft()
+        job, self._begun = self._begun, None
+        if job is None:
+            if not self._next:
+                return []
+            job = self._next.popleft()
+            if job.track_started:
+                self._begun = job
+                self._started.append(job)
+                self._wake()
+                return []
         outcome = self._run(job)
         self._done += 1
         if self._next:
             self._wake()
         return [(job, outcome)]
+
+    def started(self) -> list[Job]:
+        started, self._started = self._started, []
+        return started
 
     def recall(self) -> list[Job]:
         jobs = list(self._next)
@@ -58,7 +71,7 @@ class InlinePool(SimplePool):
         """Nothing runs while this is called."""
 
     def stop(self, grace: float) -> list[Job]:
-        return self.recall()
+        return [*([] if self._begun is None else [self._begun]), *self.recall()]
 
     def statistics(self) -> dict[str, int]:
         counts = {"concurrency": 1, "busy": self.busy, "done": self._done}

@@ -1,8 +1,8 @@
 """What the pools ``threads`` and ``asyncio`` share: their jobs run in other threads of the worker's process.
 
-Outcomes come to the worker's thread through one deque, and it is woken once for all that it has not fetched yet. The
-start of a job is not reported: limits are looked at when the first one could be due at the earliest. How a job is run,
-interrupted and stopped is for the two themselves.
+Outcomes come to the worker's thread through one deque, and it is woken once for all that it has not fetched yet. Starts
+come through another one, of jobs with ``track_started`` only: limits are looked at when the first one could be due at
+the earliest. How a job is run, interrupted and stopped is for the two themselves.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from kafka.tasks.rules.outcome import Outcome
 
 
 class OffLoopPool(SimplePool):
-    """A pool of ``concurrency`` slots. Its methods are for the worker's thread; :meth:`_report` is for any."""
+    """A pool of ``concurrency`` slots. Its methods are for the worker's thread; :meth:`_report` and
+    :meth:`_report_started` are for any.
+    """
 
     def __init__(self, concurrency: int, wake: Wake) -> None:
         self.concurrency = concurrency
         self.depth = concurrency
         self._wake = wake
         self._done: deque[Finished] = deque()
+        self._started: deque[Job] = deque()
         self._is_woken = False
         self._some_done = threading.Event()
         self._busy = 0
@@ -52,6 +55,9 @@ class OffLoopPool(SimplePool):
         self._counts["done"] += len(ended)
         return ended
 
+    def started(self) -> list[Job]:
+        return [self._started.popleft() for _ in range(len(self._started))]
+
     def tick(self, now: float) -> float | None:
         if self._check_at is not None and now >= self._check_at:
             self._check_at = min(self._enforce_limits(now), default=None)
@@ -63,6 +69,14 @@ class OffLoopPool(SimplePool):
     def _report(self, job: Job, outcome: Outcome) -> None:
         """The job has ended; from any thread."""
         self._done.append((job, outcome))
+        self._wake_worker()
+
+    def _report_started(self, job: Job) -> None:
+        """The job has begun: before its function is called; from any thread."""
+        self._started.append(job)
+        self._wake_worker()
+
+    def _wake_worker(self) -> None:
         if not self._is_woken:
             self._is_woken = True
             self._some_done.set()

@@ -21,7 +21,7 @@ from typing import Any
 
 from kafka.net.loop import Loop
 from kafka.tasks.pools.base import ChildSnapshot, Finished, Wake
-from kafka.tasks.pools.ipc.processes import JobDone, Launcher
+from kafka.tasks.pools.ipc.processes import JobDone, JobStarted, Launcher
 from kafka.tasks.pools.limits import StartedJob, timeout_outcome
 from kafka.tasks.pools.parent.autoscaler import Autoscaler, PoolLoad
 from kafka.tasks.pools.parent.child_process import ChildProcess
@@ -67,6 +67,7 @@ class PreforkPool:
         self._wake = wake
         self._loop = loop
         self._queue: deque[Job] = deque()
+        self._started: list[Job] = []
         self._done: list[Finished] = []
         self._unfinished: list[Job] | None = None
         self._is_woken = False
@@ -161,6 +162,10 @@ class PreforkPool:
         done, self._done = self._done, []
         self._busy -= len(done)
         return done
+
+    def started(self) -> list[Job]:
+        started, self._started = self._started, []
+        return started
 
     def recall(self) -> list[Job]:
         back: list[tuple[int, Job]] = []
@@ -347,6 +352,17 @@ class PreforkPool:
 
     # -- callbacks of the supervision
     # -----------------------------------------------------------------------------------
+
+    def on_jobs_started(self, child: ChildProcess, messages: Sequence[JobStarted]) -> None:
+        """A start that no job waits for damages the channel, as in :meth:`on_jobs_done`."""
+        for seq, started_at in messages:
+            job = child.jobs.get(seq)
+            if job is None or not job.track_started or job.started_at is not None:
+                self.supervision.on_channel_damaged(child, f"it reported an unexpected start of job seq {seq}")
+                break
+            job.on_started(started_at)
+            self._started.append(job)
+        self._wake_worker()
 
     def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
         """Takes over the outcomes that a child reported and returns how many. A failure of the job for which the child

@@ -50,13 +50,15 @@ _ASYNCIO = os.path.join(os.path.dirname(os.__file__), "asyncio", "")
 class Job:
     """One attempt of a job in this worker: what is to run, its limits, and what is known of its run.
 
-    ``soft_s`` and ``hard_s`` are the limits that hold for it (None: none). ``started_at`` is a monotonic instant, None
-    until the pool knows it; ``ran_s`` the seconds that it took. ``is_timed_out``: it has reached its hard limit and has
+    ``soft_s`` and ``hard_s`` are the limits that hold for it (None: none). ``track_started``: the pool reports when it
+    has begun (:meth:`kafka.tasks.pools.base.Pool.started`). ``started_at`` is a monotonic instant, None until the pool
+    knows it; ``ran_s`` the seconds that it took. ``is_timed_out``: it has reached its hard limit and has
     ended without its run, whose outcome is dropped. These change by the methods only.
     """
 
     __slots__ = (
         "_cancelled", "crashes", "envelope", "hard_s", "is_timed_out", "lease", "ran_s", "soft_s", "started_at", "task",
+        "track_started",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +69,7 @@ class Job:
         soft_s: float | None = None,
         hard_s: float | None = None,
         crashes: int = 0,
+        track_started: bool = False,
     ) -> None:
         self.lease = lease
         self.envelope = envelope
@@ -74,6 +77,7 @@ class Job:
         self.soft_s = soft_s
         self.hard_s = hard_s
         self.crashes = crashes
+        self.track_started = track_started
         self._cancelled = False
         self.is_timed_out = False
         self.started_at: float | None = None

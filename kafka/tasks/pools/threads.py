@@ -157,6 +157,8 @@ class ThreadPool(OffLoopPool):
     def _run_one(self, slot: _Slot, job: Job) -> None:
         outcome: Outcome | None = None
         late: BaseException = SoftTimeLimit()
+        if job.track_started:
+            self._report_started(job)  # before an exception may be raised in this thread
         slot.job = job
         try:
             outcome = self._run(job)

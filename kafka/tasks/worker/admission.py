@@ -118,8 +118,9 @@ class AdmissionPolicy:
             limits = self._limits.get(task)
             if limits is None:
                 limits = self._limits[task] = self._time_limits(task, None, None)
-            return Job(lease, envelope, task, *limits, crashes)
-        return Job(lease, envelope, task, *self._time_limits(task, envelope.soft_timeout, envelope.timeout), crashes)
+        else:
+            limits = self._time_limits(task, envelope.soft_timeout, envelope.timeout)
+        return Job(lease, envelope, task, *limits, crashes, self._options.track_started)
 
     def give_back(self, lease: JobLease, now_ms: int) -> Ending:
         """How a lease ends that was held, as its job was not due."""

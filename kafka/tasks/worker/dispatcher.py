@@ -6,7 +6,6 @@ it stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -22,10 +21,9 @@ suspect's: more of them are to be expected."""
 
 
 class Dispatcher:
-    """Moves jobs between a worker's buffers and its pool. ``on_started`` is called with the jobs that went to the
-    pool, many at a time."""
+    """Moves jobs between a worker's buffers and its pool."""
 
-    __slots__ = ("_buffers", "_expected_until", "_leases", "_lost_jobs", "_on_started", "_pool", "_submitted")
+    __slots__ = ("_buffers", "_expected_until", "_leases", "_lost_jobs", "_pool", "_submitted")
 
     def __init__(
         self,
@@ -33,13 +31,11 @@ class Dispatcher:
         leases: Leases,
         buffers: SourceBuffers,
         lost_jobs: LostJobHandlers,
-        on_started: Callable[[list[Job]], None] | None,
     ) -> None:
         self._pool = pool
         self._leases = leases
         self._buffers = buffers
         self._lost_jobs = lost_jobs
-        self._on_started = on_started
         self._expected_until = 0.0
         self._submitted: dict[Job, float] = {}  # the oldest first
 
@@ -51,13 +47,10 @@ class Dispatcher:
     def fill(self, now: float) -> None:
         """Start as many jobs as the pool takes."""
         pool = self._pool
-        started: list[Job] = []
 
         def submit(job: Job) -> None:
             self._leases.set_stage(job.lease, RUNNING)
             self._submitted[job] = now
-            if self._on_started is not None:
-                started.append(job)
             pool.submit(job)
 
         if len(self._lost_jobs):
@@ -70,8 +63,6 @@ class Dispatcher:
         if now < self._expected_until:
             free = min(free, pool.concurrency - pool.busy)
         self._buffers.start(free, submit)
-        if started and self._on_started is not None:
-            self._on_started(started)
 
     def on_ended(self, job: Job) -> None:
         """The pool has returned this job."""

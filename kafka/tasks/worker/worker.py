@@ -130,8 +130,7 @@ class Worker:
             self._admission, backend.delivery, self._leases, self._now_ms, self._on_finished
         )
         self._buffers = SourceBuffers(backend.delivery, pool.concurrency)
-        on_started = self._publish_started if self._options.track_started else None
-        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs, on_started)
+        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs)
         self._clock_checked_at = self._timers.time()
         self._renew_at = self._clock_checked_at + self._delivery.lock_s / 3
         self._is_started = True
@@ -229,13 +228,16 @@ class Worker:
     # -- events of the pool and the clock -----------------------------------------------------------------------------
 
     def finished(self) -> None:
-        """Jobs of the pool have ended, or it can take jobs now and could not before."""
+        """Jobs of the pool have ended, or begun, or it can take jobs now and could not before."""
         if not self._is_started:  # children that come up while the worker still connects
             return
         self._check_clock(self._timers.time())
         now_ms = self._now_ms()
         ran: dict[JobSource, list[float]] = {}
-        for job, outcome in self._pool.finished():
+        ended = self._pool.finished()
+        if self._options.track_started:
+            self._publish_started(self._pool.started(), now_ms)
+        for job, outcome in ended:
             if self._lost_jobs.finish(job, outcome):
                 continue
             lease = job.lease
@@ -333,10 +335,15 @@ class Worker:
     # -- callbacks of its parts
     # ------------------------------------------------------------------------------------------------
 
-    def _publish_started(self, jobs: list[Job]) -> None:
-        state, now_ms = self._state_records.state, self._now_ms()
-        records = [state(job.envelope, JobState.STARTED, job.lease.deliveries, b"", now_ms) for job in jobs]
-        self._delivery.publish(records, lambda _: None)
+    def _publish_started(self, jobs: list[Job], now_ms: int) -> None:
+        """Write the records of jobs that have begun, before those of their ends."""
+        records = [
+            self._state_records.state(job.envelope, JobState.STARTED, job.lease.deliveries, b"", now_ms)
+            for job in jobs
+            if job.lease.stage == RUNNING and not job.lease.lost
+        ]
+        if records:
+            self._delivery.publish(records, lambda _: None)
 
     def _on_finished(self, leases: list[JobLease]) -> None:
         self._counts["unsettled"] += sum(lease.lost for lease in leases)

@@ -10,7 +10,15 @@ import signal
 from collections import deque
 from collections.abc import Callable
 
-from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildMessage, ChildPhase, ChildUp, ExitStatus, JobDone
+from kafka.tasks.pools.ipc.processes import (
+    ChannelDamaged,
+    ChildMessage,
+    ChildPhase,
+    ChildUp,
+    ExitStatus,
+    JobDone,
+    JobStarted,
+)
 from kafka.tasks.pools.parent.memory import ProcessSample
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.outcome import JobSucceeded, Outcome
@@ -136,6 +144,8 @@ class FakeChild:
         page = self.page
         page.started_at, page.begun_seq, page.phase = self._clock(), seq, int(ChildPhase.USER_CODE)
         page.heartbeat_at = self._clock()
+        if job.track_started:
+            self._messages.append(JobStarted(seq, page.started_at))
         return job
 
     def end(self, outcome: Outcome | None = None) -> None:

@@ -13,8 +13,8 @@ from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.format.envelope import DEAD, OWN_HEADERS, Envelope
 from kafka.tasks.pools.ipc import messages
 from kafka.tasks.pools.ipc.frames import Frame
-from kafka.tasks.pools.ipc.messages import DONE, PROGRESS, UP, Packet
-from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone
+from kafka.tasks.pools.ipc.messages import DONE, PROGRESS, STARTED, UP, Packet
+from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildProgress, ChildUp, JobDone, JobStarted
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobCancelled, JobSucceeded, Outcome
 
@@ -50,11 +50,14 @@ ENVELOPES = st.builds(
 )
 
 
-@given(SEQS, st.integers(1, 40), ENVELOPES)
-def test_a_job_is_the_same_on_the_other_side(seq: int, deliveries: int, envelope: Envelope) -> None:
-    job = Job(JobLease(JobSource("mail", "shop.mail"), envelope.value, [], deliveries), envelope, work)
+@given(SEQS, st.integers(1, 40), ENVELOPES, st.booleans())
+def test_a_job_is_the_same_on_the_other_side(
+    seq: int, deliveries: int, envelope: Envelope, track_started: bool
+) -> None:
+    lease = JobLease(JobSource("mail", "shop.mail"), envelope.value, [], deliveries)
+    job = Job(lease, envelope, work, track_started=track_started)
     head, names, payload = messages.encode_job(seq, job)
-    expected = Packet(seq, "mail", deliveries, envelope)
+    expected = Packet(seq, "mail", deliveries, envelope, track_started)
     assert messages.decode_job(memoryview(head + names + payload)) == expected
     assert messages.decode_job(memoryview(head), names + payload) == expected
     assert messages.seq_of(head) == seq
@@ -70,6 +73,12 @@ def test_a_count_that_no_packet_holds_is_cut() -> None:
 def test_an_outcome_is_the_same_on_the_other_side(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> None:
     body = messages.encode_done(seq, outcome, ran_s, started_at)
     assert messages.decode_message(Frame(DONE, 0, body), body) == JobDone(seq, outcome, ran_s, started_at)
+
+
+@given(SEQS, st.floats(0, 1e9))
+def test_a_start_is_the_same_on_the_other_side(seq: int, started_at: float) -> None:
+    body = messages.encode_started(seq, started_at)
+    assert messages.decode_message(Frame(STARTED, 0, body), body) == JobStarted(seq, started_at)
 
 
 @given(st.integers(1, 2**31), st.integers(1, 2**31), st.text(max_size=20), st.text(max_size=20))
@@ -90,10 +99,10 @@ def test_news_that_make_no_sense_are_damage_and_nothing_else(kind: int, body: by
         message: Any = messages.decode_message(Frame(kind, 0, body), body)
     except ChannelDamaged:
         return
-    assert isinstance(message, (ChildUp, ChildProgress, JobDone))
+    assert isinstance(message, (ChildUp, ChildProgress, JobStarted, JobDone))
 
 
-@pytest.mark.parametrize("kind", [UP, DONE, 77])
+@pytest.mark.parametrize("kind", [UP, DONE, STARTED, 77])
 def test_an_empty_body_is_damage(kind: int) -> None:
     with pytest.raises(ChannelDamaged, match=f"kind {kind}"):
         messages.decode_message(Frame(kind, 0, b""), b"")

@@ -58,13 +58,16 @@ class Bench:
     def _wake(self) -> None:
         self.wakes += 1
 
-    def job(self, function: Callable[..., Any], *args: Any, **options: Any) -> Job:
+    def job(
+        self, function: Callable[..., Any], *args: Any, track_started: bool = False, **options: Any
+    ) -> Job:
         name = f"task{len(self.app.tasks)}"
         declare: Callable[[Callable[..., Any]], Task[..., Any]] = self.app.task(name=name, **options)
         task = declare(function)
         envelope = a_job(name, *args)
         lease = JobLease(JobSource("q", "shop.q"), envelope.value, [], 1)
-        return Job(lease, envelope, task, task.options.soft_timeout, task.options.timeout)
+        limits = task.options.soft_timeout, task.options.timeout
+        return Job(lease, envelope, task, *limits, track_started=track_started)
 
     def submit(self, *jobs: Job) -> None:
         for job in jobs:
@@ -176,6 +179,45 @@ def test_jobs_that_have_not_started_can_be_taken_back(bench: Bench, gate: Gate) 
     gate.open()
     bench.outcomes(6 - len(back))
     assert bench.pool.busy == 0
+
+
+def test_a_start_is_reported_when_the_job_has_begun_and_before_it_ends(bench: Bench, gate: Gate) -> None:
+    jobs = [bench.job(gate.wait, str(n), track_started=True) for n in range(5)]
+    bench.pool.set_depth(10)
+    bench.submit(*jobs)
+    started: list[Job] = []
+
+    def turn() -> None:
+        assert bench.pool.finished(0.01) == []
+        started.extend(bench.pool.started())
+
+    until(lambda: len(started) == bench.pool.concurrency, "starts", meanwhile=turn)
+    assert bench.wakes >= 1
+    waiting = bench.pool.recall()
+    assert set(started) | set(waiting) == set(jobs)
+    assert len(waiting) == len(jobs) - len(started)
+    if bench.name != "inline":  # which runs it in the next call, on this thread
+        until(lambda: gate.begun() == {str(jobs.index(job)) for job in started}, meanwhile=turn)
+    gate.open()
+    assert set(bench.outcomes(len(started))) == set(started)
+    assert bench.pool.started() == []
+    assert bench.pool.busy == 0
+
+
+def test_jobs_that_end_at_once_are_reported_as_started_too_and_others_only_when_asked_for(bench: Bench) -> None:
+    jobs = [bench.job(lambda: 1, track_started=n % 2 == 0) for n in range(20)]
+    bench.pool.set_depth(20)
+    bench.submit(*jobs)
+    ended: list[Job] = []
+    started: list[Job] = []
+
+    def turn() -> None:
+        ended.extend(job for job, _ in bench.pool.finished(0.01))
+        started.extend(bench.pool.started())
+        assert {job for job in ended if job.track_started} <= set(started)
+
+    until(lambda: len(ended) == 20, "outcomes", meanwhile=turn)
+    assert sorted(map(jobs.index, started)) == list(range(0, 20, 2))
 
 
 def test_a_job_that_ends_wakes_the_loop(bench: Bench) -> None:

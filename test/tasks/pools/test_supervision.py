@@ -16,7 +16,15 @@ from kafka.net.loop import Loop
 from kafka.tasks import App, Retry, TimeLimit
 from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.pools.fork import ForkPool
-from kafka.tasks.pools.ipc.processes import ChildMessage, ChildPhase, ChildProgress, ChildUp, ExitStatus, JobDone
+from kafka.tasks.pools.ipc.processes import (
+    ChildMessage,
+    ChildPhase,
+    ChildProgress,
+    ChildUp,
+    ExitStatus,
+    JobDone,
+    JobStarted,
+)
 from kafka.tasks.pools.parent.child_process import ChildProcess
 from kafka.tasks.pools.parent.deadlines import PoolDeadlines
 from kafka.tasks.pools.parent.memory import OomCounter
@@ -66,9 +74,10 @@ class Bench:
     def children(self) -> list[FakeChild]:
         return self.launcher.alive
 
-    def job(self, soft: float | None = None, hard: float | None = None) -> Job:
+    def job(self, soft: float | None = None, hard: float | None = None, track_started: bool = False) -> Job:
         envelope = a_job("work")
-        return Job(JobLease(JobSource("q", "shop.q"), envelope.value, [], 1), envelope, self.task, soft, hard)
+        lease = JobLease(JobSource("q", "shop.q"), envelope.value, [], 1)
+        return Job(lease, envelope, self.task, soft, hard, track_started=track_started)
 
     def submit(self, count: int = 1, soft: float | None = None, hard: float | None = None) -> list[Job]:
         jobs = [self.job(soft, hard) for _ in range(count)]
@@ -331,6 +340,30 @@ def test_a_child_that_ends_its_process_in_a_job_loses_it_with_the_exit_code() ->
     assert (lost.rss_bytes, lost.peak_rss_bytes) == (None, 300 << 20)  # it has died before its first second was over
 
 
+def test_a_start_is_reported_with_its_instant_also_of_a_job_that_its_child_did_not_survive() -> None:
+    bench = Bench(1)
+    bench.pool.set_depth(3)
+    ended, lost, waiting = jobs = [bench.job(track_started=True) for _ in range(3)]
+    for job in jobs:
+        bench.pool.submit(job)
+    bench.turn()
+    (child,) = bench.children
+    assert (bench.pool.finished(), bench.pool.started()) == ([], [])
+    wakes = bench.wakes
+    child.begin()
+    bench.turn()
+    assert bench.wakes == wakes + 1
+    assert bench.pool.finished() == []
+    assert (bench.pool.started(), ended.started_at) == ([ended], bench.clock.monotonic())
+    child.end()
+    child.begin()
+    child.die(signum=signal.SIGKILL)
+    bench.turn()
+    assert set(bench.outcomes()) == {ended, lost}
+    assert bench.pool.started() == [lost]
+    assert waiting.started_at is None
+
+
 def test_a_kernel_kill_for_memory_is_distinguished_from_a_signal(tmp_path: Any) -> None:
     events = tmp_path / "memory.events"
     events.write_text("low 0\noom 0\noom_kill 4\n")
@@ -365,8 +398,14 @@ def test_a_damaged_channel_ends_the_child_and_its_job() -> None:
 
 @pytest.mark.parametrize(
     "messages",
-    [JobDone(999, JobSucceeded(b"1"), 0.0, 0.0), ChildUp(1, 1), ChildProgress("x")],
-    ids=["done", "up", "progress"],
+    [
+        JobDone(999, JobSucceeded(b"1"), 0.0, 0.0),
+        JobStarted(999, 0.0),
+        JobStarted(1, 0.0),
+        ChildUp(1, 1),
+        ChildProgress("x"),
+    ],
+    ids=["done", "started", "started untracked", "up", "progress"],
 )
 def test_a_child_that_says_what_it_cannot_mean_is_ended_alone_with_one_line(
     messages: ChildMessage, caplog: pytest.LogCaptureFixture

@@ -1446,6 +1446,34 @@ def test_track_started_writes_a_record_at_the_start(bench: Bench) -> None:
     assert [s.state for s in bench.states()] == [JobState.STARTED, JobState.SUCCESS]
 
 
+def test_a_job_that_waits_in_the_pool_has_not_started(bench: Bench) -> None:
+    process = Process(bench, options=WorkerOptions(track_started=True))
+    bench.put_many(2)
+    bench.settle()
+    first, second = process.manual.jobs
+    assert bench.states() == []
+    process.manual.begin(first)
+    bench.settle()
+    assert [(s.id, s.state) for s in bench.states()] == [(first.envelope.id, JobState.STARTED)]
+    process.manual.begin(second)
+    process.end(first)
+    assert [(s.id, s.state) for s in bench.states()[1:]] == [
+        (second.envelope.id, JobState.STARTED),
+        (first.envelope.id, JobState.SUCCESS),
+    ]
+
+
+def test_the_start_of_a_job_whose_lock_is_lost_is_not_recorded(bench: Bench) -> None:
+    process = Process(bench, concurrency=1, options=WorkerOptions(track_started=True))
+    bench.put("note", 1)
+    bench.settle()
+    (job,) = process.manual.jobs
+    process.worker.lost([job.lease], "INVALID_RECORD_STATE")
+    process.manual.begin(job)
+    bench.settle()
+    assert bench.states() == []
+
+
 # -- whatever happens -------------------------------------------------------------------------------------------------
 
 

@@ -8,9 +8,10 @@ and ``fork_server.py``; all of them end in :func:`become_child`, which does not 
 * an app that cannot be loaded: the last news says why, exit code :data:`EXIT_APP_NOT_LOADED`;
 * whatever user code does to it, or the worker by a signal.
 
-A job's way: the page says that it has begun; it runs, the guard's window open while user code does; the page says that
-its outcome is being written; the outcome is written; the page says that it is done. Whenever the child dies, the parent
-knows from page and messages whether the job had begun and whether its outcome is complete.
+A job's way: the page says that it has begun, and so does a message if the worker asks for it; it runs, the guard's
+window open while user code does; the page says that its outcome is being written; the outcome is written; the page says
+that it is done. Whenever the child dies, the parent knows from page and messages whether the job had begun and whether
+its outcome is complete.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ class JobLoop:
         seq = window.seq = packet.seq
         started_at = time.monotonic()
         page.begin(seq, started_at)
+        if packet.track_started:
+            self._ends.send_started(seq, started_at)
         self._log.begin(packet.envelope.id, packet.envelope.name)
         ran_s = 0.0
         try:

@@ -34,6 +34,7 @@ from kafka.tasks.pools.ipc.messages import (
     END,
     PACKET_BYTES,
     PROGRESS,
+    STARTED,
     UP,
     Packet,
     decode_job,
@@ -41,6 +42,7 @@ from kafka.tasks.pools.ipc.messages import (
     encode_done,
     encode_job,
     encode_progress,
+    encode_started,
     encode_up,
     seq_of,
 )
@@ -331,6 +333,10 @@ class ChildChannel:
     def send_progress(self, text: str) -> None:
         """Report the progress or the failure of the start."""
         self._send(PROGRESS, encode_progress(text))
+
+    def send_started(self, seq: int, started_at: float) -> None:
+        """Report that a job is about to run."""
+        self._send(STARTED, encode_started(seq, started_at))
 
     def send_done(self, done: JobDone) -> None:
         """Write the outcome of a job; the parent has it when this returns."""

@@ -15,6 +15,7 @@ that comes along. The body of a frame (child to parent)::
     UP         JSON: pid, generation, versions, registry_hash
     PROGRESS   UTF-8 text
     DONE       seq u64 | started_at f64 | ran_s f64 | outcome u8 | the outcome by its kind
+    STARTED    seq u64 | started_at f64
 
 Little-endian. Both sides are the same release (the handshake says so): no field is optional. A new kind of news is a
 number and a row of ``_MESSAGES``; a new outcome of a run a row of ``_OUTCOMES``.
@@ -30,7 +31,7 @@ from typing import Any, NamedTuple
 
 from kafka.tasks.format.envelope import Envelope, Header, decode
 from kafka.tasks.pools.ipc.frames import Frame
-from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildMessage, ChildProgress, ChildUp, JobDone
+from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildMessage, ChildProgress, ChildUp, JobDone, JobStarted
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.outcome import (
     AttemptFailed,
@@ -46,14 +47,15 @@ JOB = 0x4A
 END = b"E"
 """The packet that ends the jobs, where closing the parent's side does not."""
 
-KEY = 1
+KEY, TRACK_STARTED = 1, 2
 
 PACKET = struct.Struct("<BBHIQI32s")
 PACKET_BYTES = PACKET.size
 
-UP, PROGRESS, DONE = 1, 2, 3
+UP, PROGRESS, DONE, STARTED = 1, 2, 3, 4
 
 _DONE = struct.Struct("<QddB")
+_STARTED = struct.Struct("<Qd")
 _MOST_32 = 0xFFFFFFFF
 
 
@@ -64,6 +66,7 @@ class Packet(NamedTuple):
     queue: str
     deliveries: int
     envelope: Envelope
+    track_started: bool
 
 
 def encode_job(seq: int, job: Job) -> tuple[bytes, bytes, bytes]:
@@ -80,7 +83,7 @@ def encode_job(seq: int, job: Job) -> tuple[bytes, bytes, bytes]:
         encoded = json.dumps(pairs).encode()
     head = PACKET.pack(
         JOB,
-        0 if key is None else KEY,
+        (0 if key is None else KEY) | (TRACK_STARTED if job.track_started else 0),
         len(names),
         len(encoded),
         seq,
@@ -106,14 +109,15 @@ def decode_job(packet: memoryview, rest: bytes | None = None) -> Packet:
     tail = packet[PACKET_BYTES:] if rest is None else memoryview(rest)
     name, _, queue = str(tail[:names_length], "utf-8").partition("\0")
     job_id = str(raw_id, "ascii")
+    track_started = bool(flags & TRACK_STARTED)
     payload = bytes(tail[names_length + headers_length :])
     if not headers_length:
-        return Packet(seq, queue, deliveries, Envelope(job_id, name, payload))
+        return Packet(seq, queue, deliveries, Envelope(job_id, name, payload), track_started)
     pairs = json.loads(bytes(tail[names_length : names_length + headers_length]))
     headers: list[Header] = [(header, None if raw is None else raw.encode("latin-1")) for header, raw in pairs]
     key = headers.pop(0)[1] if flags & KEY else None
     own: list[Header] = [("id", job_id.encode()), ("name", name.encode())]
-    return Packet(seq, queue, deliveries, decode(payload, own + headers, key))
+    return Packet(seq, queue, deliveries, decode(payload, own + headers, key), track_started)
 
 
 # -- news -------------------------------------------------------------------------------------------------------------
@@ -133,6 +137,11 @@ def encode_done(seq: int, outcome: Outcome, ran_s: float, started_at: float) -> 
     """The body of DONE."""
     number, encode, _ = _OUTCOMES[type(outcome)]
     return _DONE.pack(seq, started_at, ran_s, number) + encode(outcome)
+
+
+def encode_started(seq: int, started_at: float) -> bytes:
+    """The body of STARTED."""
+    return _STARTED.pack(seq, started_at)
 
 
 def decode_message(frame: Frame, body: bytes) -> ChildMessage:
@@ -186,6 +195,7 @@ _MESSAGES: dict[int, Callable[[bytes], ChildMessage]] = {
     UP: _up,
     PROGRESS: lambda body: ChildProgress(body.decode("utf-8", "replace")),
     DONE: _done,
+    STARTED: lambda body: JobStarted(*_STARTED.unpack(body)),
 }
 
 _OUTCOMES: dict[type, tuple[int, Callable[[Any], bytes], Callable[[bytes], Outcome]]] = {

@@ -50,8 +50,16 @@ class ChildProgress(NamedTuple):
     text: str
 
 
+class JobStarted(NamedTuple):
+    """A job with ``track_started`` is about to run. ``started_at``: monotonic seconds, which are the same in all
+    processes of a machine."""
+
+    seq: int
+    started_at: float
+
+
 class JobDone(NamedTuple):
-    """A job has ended. ``started_at``: monotonic seconds, which are the same in all processes of a machine."""
+    """A job has ended. ``started_at``: as in :class:`JobStarted`."""
 
     seq: int
     outcome: Outcome
@@ -59,7 +67,7 @@ class JobDone(NamedTuple):
     started_at: float
 
 
-ChildMessage: TypeAlias = "ChildUp | ChildProgress | JobDone"
+ChildMessage: TypeAlias = "ChildUp | ChildProgress | JobStarted | JobDone"
 
 
 class ChannelDamaged(Exception):

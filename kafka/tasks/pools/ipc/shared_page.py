@@ -1,8 +1,8 @@
 """The page of memory that a parent and one child share: what the child does now, and what the parent wants of it.
 
-No message says that a job has begun: the child writes it here, which costs nothing, and the parent looks when it has to
-know (a deadline is due, the child is dead). What a dead child wrote last stays. Each side has cache lines of its own;
-each word is written as a whole, by one side alone::
+A message says that a job has begun only where the worker asks for it (``Job.track_started``): the child writes it here,
+which costs nothing, and the parent looks when it has to know (a deadline is due, the child is dead). What a dead child
+wrote last stays. Each side has cache lines of its own; each word is written as a whole, by one side alone::
 
     word   writer   meaning
     0      child    phase (kafka.tasks.pools.ipc.processes.ChildPhase)

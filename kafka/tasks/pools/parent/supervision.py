@@ -23,7 +23,15 @@ from random import Random
 from typing import Protocol
 
 from kafka.net.loop import Loop
-from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildProgress, ChildUp, ExitStatus, JobDone, Launcher
+from kafka.tasks.pools.ipc.processes import (
+    ChannelDamaged,
+    ChildProgress,
+    ChildUp,
+    ExitStatus,
+    JobDone,
+    JobStarted,
+    Launcher,
+)
 from kafka.tasks.pools.limits import StartedJob
 from kafka.tasks.pools.parent.child_monitor import SAMPLE_S, ChildMonitor
 from kafka.tasks.pools.parent.child_process import ChildProcess, ChildStage
@@ -58,6 +66,9 @@ STARTS_PER_TURN = 16
 
 class PoolCallbacks(Protocol):
     """Callbacks of the supervision, implemented by the pool."""
+
+    def on_jobs_started(self, child: ChildProcess, messages: Sequence[JobStarted]) -> None:
+        """That child has begun these jobs."""
 
     def on_jobs_done(self, child: ChildProcess, messages: Sequence[JobDone]) -> int:
         """Results of that child were read. Returns how many were of its jobs."""
@@ -285,11 +296,14 @@ class Supervision:
 
     def read_messages(self, child: ChildProcess) -> None:
         """Read what the child has sent."""
+        started: list[JobStarted] = []
         done: list[JobDone] = []
         try:
             for message in child.handle.read_messages():
                 if type(message) is JobDone:
                     done.append(message)
+                elif type(message) is JobStarted:
+                    started.append(message)
                 elif child.came_up or child.progress_count >= MOST_PROGRESS:
                     raise ChannelDamaged(f"unexpected {type(message).__name__} message")
                 elif isinstance(message, ChildUp):
@@ -300,6 +314,8 @@ class Supervision:
                     self.deadlines.after(PROGRESS_LOG_DELAY_S, partial(self._log_progress, child, child.progress))
         except ChannelDamaged as error:
             self.on_channel_damaged(child, str(error))
+        if started:
+            self._owner.on_jobs_started(child, started)
         if done:
             self.breaker.on_job_done()
             child.is_blocked = False
