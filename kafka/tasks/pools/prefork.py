@@ -171,7 +171,7 @@ class PreforkPool:
         back: list[tuple[int, Job]] = []
         for child in self.supervision.children.values():
             back += child.recall_jobs()
-            child.is_blocked = False
+            child.unblock()
         back.sort(key=lambda each: each[0])
         self._requeue_deferred()
         self._logged_deferred.clear()
@@ -247,8 +247,8 @@ class PreforkPool:
             return
         log.info("resizing the pool from %d to %d children", self.concurrency, slots)
         self.depth = slots if self.depth == self.concurrency else max(self.depth, slots)
-        self.concurrency = self.supervision.slots = slots
-        self.supervision.change_later()  # this may be the callback of a descriptor: that of signals
+        self.concurrency = slots
+        self.supervision.resize(slots)
         self.on_children_changed()
 
     # -- dispatch --------------------------------------------------------------------------------------------------
@@ -286,27 +286,23 @@ class PreforkPool:
                     return
 
     def _send_jobs(self, child: ChildProcess, queue: deque[Job], count: int) -> None:
-        send, jobs, seq = child.handle.send, child.jobs, self._seq
+        """Send up to so many from the front of the queue; those that cannot be sent now are deferred."""
+        seq = self._seq
         while count and queue:
             job = queue[0]
             seq += 1
             try:
-                if not send(seq, job):
-                    child.is_blocked = True
-            except OSError as error:  # no descriptor for the file of a large job, say: not the channel's fault
+                if not child.send(seq, job):
+                    if not child.jobs:
+                        self.supervision.on_channel_full(child)
+                    break
+            except OSError as error:
                 self._defer(child, error)
                 continue
-            if child.is_blocked:
-                if not jobs:
-                    self.supervision.on_channel_full(child)
-                break
-            child.full_count = 0
             count -= 1
             if self._logged_deferred:
                 self._logged_deferred.discard(job)
             del queue[0]
-            jobs[seq] = job
-            child.sent_count += 1
             if job.soft_s is not None or job.hard_s is not None:
                 self.supervision.monitor.on_limited_job(child, job)
         self._seq = seq
@@ -368,7 +364,7 @@ class PreforkPool:
         """Takes over the outcomes that a child reported and returns how many. A failure of the job for which the child
         is being killed at its hard time limit becomes a timeout; its success counts. An unknown sequence number
         damages the channel: what follows it cannot be trusted, and the child is killed."""
-        jobs, done = child.jobs, self._done
+        jobs, done, reason = child.jobs, self._done, child.kill_reason
         before, strange = len(done), -1
         for seq, outcome, ran_s, started_at in messages:
             job = jobs.pop(seq, None)
@@ -377,9 +373,7 @@ class PreforkPool:
                 break
             job.on_started(started_at)
             job.on_ended(ran_s)
-            is_too_long = (
-                child.kill_reason is not None and child.kill_reason.cause == "time" and child.killed_seq == seq
-            )
+            is_too_long = reason is not None and reason.cause == "time" and reason.seq == seq
             if is_too_long and isinstance(outcome, AttemptFailed):
                 outcome = timeout_outcome(job, _PROCESS_ENDED, handlers_called=True)
             done.append((job, outcome))
@@ -414,7 +408,8 @@ class PreforkPool:
         rss_bytes = child.rss_bytes
         if self._is_per_job and child.sampled_at < running.started_at:
             rss_bytes = None  # that was the process of another job, or the child's own
-        its_fault = running.seq == child.killed_seq or death.cause not in ("time", "memory", "stopped")
+        killed_seq = 0 if child.kill_reason is None else child.kill_reason.seq
+        its_fault = running.seq == killed_seq or death.cause not in ("time", "memory", "stopped")
         is_time = death.cause == "time" and its_fault
         detail = f"process {child.pid}{'; ' if death.detail and not is_time else ''}{'' if is_time else death.detail}"
         lost = ChildLost(

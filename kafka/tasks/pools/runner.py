@@ -78,6 +78,7 @@ class Job:
         self.hard_s = hard_s
         self.crashes = crashes
         self.track_started = track_started
+        # What its run changes.
         self._cancelled = False
         self.is_timed_out = False
         self.started_at: float | None = None

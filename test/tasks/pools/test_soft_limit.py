@@ -244,7 +244,7 @@ def test_a_signal_for_another_job_is_nothing(stage: Stage) -> None:
 def test_one_job_is_struck_once() -> None:
     page = SharedPage()
     window = SoftLimitWindow(page)
-    window.seq = 5
+    window.set_job(5)
     window.open()
     page.soft(5)
     with pytest.raises(SoftTimeLimit):
@@ -259,7 +259,7 @@ def test_nothing_is_raised_in_a_loop_that_a_task_runs_itself_between_two_callbac
     """The one that the loop has just taken would be lost, and ``asyncio.run`` wait for its task for ever."""
     page = SharedPage()
     window = SoftLimitWindow(page)
-    window.seq = 5
+    window.set_job(5)
     window.open()
     page.soft(5)
     turn = asyncio.BaseEventLoop._run_once.__code__

@@ -123,7 +123,8 @@ class JobLoop:
         child's death, for the job to blame), and reports its outcome. A copy that the task forked exits here: its
         outcome is the original's."""
         page, window = self._page, self._window
-        seq = window.seq = packet.seq
+        seq = packet.seq
+        window.set_job(seq)
         started_at = time.monotonic()
         page.begin(seq, started_at)
         if packet.track_started:
@@ -171,7 +172,7 @@ class JobLoop:
         twice.
         """
         self.is_forked_copy = True
-        self._window.exit_copy = self._exit_copy
+        self._window.on_task_fork(self._exit_copy)
         self._ends.close()
 
     def _exit_copy(self, error: BaseException | None) -> NoReturn:

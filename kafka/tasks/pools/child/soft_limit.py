@@ -56,7 +56,7 @@ SOFT_LIMIT_TEXT = "soft time limit reached, or the worker is stopping"
 class SoftLimitWindow:
     """The window of one child. Implements :class:`kafka.tasks.pools.runner.SignalWindow`."""
 
-    __slots__ = ("_former_hook", "_open_for", "_page", "_raised_for", "disarm", "exit_copy", "seq", "waiting")
+    __slots__ = ("_former_hook", "_open_for", "_page", "_raised_for", "_exit_copy", "_seq", "disarm", "waiting")
 
     def __init__(self, page: SharedPage) -> None:
         self._page = page
@@ -66,10 +66,8 @@ class SoftLimitWindow:
         self._former_hook: Callable[[Any], object] = sys.unraisablehook
         self.waiting: InterruptibleCoroutine | None = None
         self.disarm: Callable[[int], object] = signal.alarm
-        self.seq = 0
-        """The job that :meth:`open` opens for; set before it runs."""
-        self.exit_copy: Callable[[BaseException | None], NoReturn] | None = None
-        """Set in a copy of the child that a task has forked: how it ends when the task's function has."""
+        self._seq = 0
+        self._exit_copy: Callable[[BaseException | None], NoReturn] | None = None
 
     def install(self) -> None:
         """Take the signal. In the main thread."""
@@ -101,15 +99,23 @@ class SoftLimitWindow:
         else:
             self._former_hook(unraisable)
 
+    def set_job(self, seq: int) -> None:
+        """The job that :meth:`open` opens for; before it runs."""
+        self._seq = seq
+
+    def on_task_fork(self, exit_copy: Callable[[BaseException | None], NoReturn]) -> None:
+        """This is a copy of the child that a task has forked: how it ends when the task's function has."""
+        self._exit_copy = exit_copy
+
     def open(self) -> None:
         """From here on the soft limit may be raised in the job; at once, when its limit has passed already."""
-        self._open_for = self.seq
+        self._open_for = self._seq
         self.on_signal(0, None)
 
     def function_ended(self, error: BaseException | None) -> None:
         """The task's function has returned, or raised ``error``."""
-        if self.exit_copy is not None:
-            self.exit_copy(error)
+        if self._exit_copy is not None:
+            self._exit_copy(error)
 
     def close(self) -> None:
         """From here on it is not."""

@@ -237,7 +237,7 @@ class ParentChannel:
                     body = self._from_file() if frame.flags & IN_FILE else frame.body
                     messages.append(decode_message(frame, body))
             except ChannelDamaged as error:
-                reader.damage = str(error)
+                reader.fail(str(error))
             if reader.damage is not None:
                 if not messages:
                     self.messages_eof = True

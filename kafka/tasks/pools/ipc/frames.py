@@ -66,6 +66,10 @@ class PipeFrameReader:
         """Of a frame that has come in part."""
         return len(self._rest)
 
+    def fail(self, damage: str) -> None:
+        """What came with a frame cannot be used: no more frames are given."""
+        self.damage = damage
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are whole with ``data``."""
         if self.damage is not None:

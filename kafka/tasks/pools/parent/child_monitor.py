@@ -83,10 +83,8 @@ class ChildMonitor:
             self._schedule_check(child)
 
     def _schedule_check(self, child: ChildProcess) -> None:
-        if child.check_timer is not None:
-            child.check_timer.cancel()
         at = child.limits.check_at
-        child.check_timer = None if at is None else self._deadlines.at(at, partial(self._check, child))
+        child.set_check_timer(None if at is None else self._deadlines.at(at, partial(self._check, child)))
 
     def _check(self, child: ChildProcess) -> None:
         if child.stage in (ChildStage.KILLING, ChildStage.GONE):
@@ -102,8 +100,7 @@ class ChildMonitor:
         elif running is not None and act is LimitAction.HARD:
             self.counts["hard_limits"] += 1
             running.job.cancel()
-            child.killed_seq = running.seq
-            self._actions.kill(child, KillReason("time", timeout_text(running.job)), TERM)
+            self._actions.kill(child, KillReason("time", timeout_text(running.job), running.seq), TERM)
         self._schedule_check(child)
 
     # -- memory and state ----------------------------------------------------------------------------------------------
@@ -134,17 +131,17 @@ class ChildMonitor:
         seen = self._vitals(pid) if pid > 0 else None
         if seen is None:
             return
-        child.rss_bytes = rss = seen.rss_bytes
-        child.sampled_at = now
+        rss = seen.rss_bytes
+        child.on_sampled(rss, now)
         if child.stage not in (ChildStage.UP, ChildStage.RETIRING):
             return
         if self._hard is not None and rss > self._hard:
             text = f"it used {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
             if not child.sent_count:
                 text = self._boot_memory_error(rss)
-            if running is not None and not (is_after_job and now < running.started_at + BLAMELESS_S):
-                child.killed_seq = running.seq
-            self._actions.kill(child, KillReason("memory", text), KILL)
+            is_blameless = running is None or (is_after_job and now < running.started_at + BLAMELESS_S)
+            seq = 0 if running is None or is_blameless else running.seq
+            self._actions.kill(child, KillReason("memory", text, seq), KILL)
         elif self._soft is not None and rss > self._soft and pid == child.pid:  # another one ends with its job anyway
             if child.sent_count:
                 text = f"it uses {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}"
@@ -166,10 +163,10 @@ class ChildMonitor:
         # warning of Python 3.12.
         if not is_stopped:
             if child.stopped_at is not None:
-                child.stopped_at = None
+                child.set_stopped(None)
                 self._actions.availability_changed(child)
         elif child.stopped_at is None:
-            child.stopped_at = now
+            child.set_stopped(now)
             log.warning("%s is stopped (SIGSTOP); it gets no jobs until it continues", child)
             self._actions.availability_changed(child)
         elif now >= child.stopped_at + FROZEN_S and child.running() is None:

@@ -50,8 +50,7 @@ class PoolDeadlines:
         self._is_running = True
         try:
             while (deadline := self._heap.pop_due(now)) is not None:
-                action = deadline.item
-                deadline.item = None
+                action = deadline.take()
                 if action is not None:
                     try:
                         action()

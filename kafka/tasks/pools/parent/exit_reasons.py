@@ -22,10 +22,11 @@ _FAULTS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KillReason:
-    """Why this side kills a child: ``cause``, and a text for logs."""
+    """Why this side kills a child: ``cause``, a text for logs, and the job for whose sake (0: for none)."""
 
     cause: str
     detail: str = ""
+    seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)

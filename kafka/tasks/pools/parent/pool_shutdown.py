@@ -43,7 +43,7 @@ def poll_once(supervision: Supervision, timeout_s: float) -> None:
 
 def stop_children(supervision: Supervision, grace_s: float, kill_grace_s: float) -> None:
     """End all children: idle ones at once, the others within the grace, by force after it."""
-    supervision.is_closing = True
+    supervision.stop_starting()
     for child in list(supervision.children.values()):
         if child.stage is ChildStage.BOOTING:
             supervision.kill(child, KillReason("stopped"), KILL)

@@ -56,8 +56,8 @@ class Reaper:
 
     def watch(self, child: ChildProcess) -> None:
         """Have the loop report the end of a new child."""
-        if self._loop is not None and child.handle.pidfd is not None:
-            child.pid_watch = self._loop.watch(child.handle.pidfd, partial(self.check_later, child))
+        if self._loop is not None:
+            child.watch_exit(self._loop, partial(self.check_later, child))
 
     def check_later(self, child: ChildProcess) -> None:
         """It may have ended: check after the callbacks of this turn."""
@@ -78,14 +78,11 @@ class Reaper:
             if child.stage is ChildStage.GONE:
                 continue
             end = child.handle.exited()
-            if child.pid_watch is not None and child.handle.pidfd is None:
-                child.pid_watch.close()  # its fork server is gone: the pipe that stood for a pidfd is at its end
+            child.close_stale_exit_watch()
             if end is not None:
                 self._handle_exit(child, end)
             elif child.handle.messages_eof and not child.is_closed:
-                child.is_closed = True
-                if child.messages_watch is not None:
-                    child.messages_watch.close()  # an end that cannot be read away would be reported for ever
+                child.on_channel_closed()
                 self._deadlines.after(EOF_S, partial(self._kill_closed, child))
                 if child.handle.pidfd is None:
                     self._check_again(child, EOF_S / 100)

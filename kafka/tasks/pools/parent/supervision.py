@@ -137,12 +137,21 @@ class Supervision:
         self.reaper.begin()
         self.maintain()
 
+    def resize(self, slots: int) -> None:
+        """There should be so many children from now on."""
+        self.slots = slots
+        self.change_later()  # this may be the callback of a descriptor: that of signals
+
+    def stop_starting(self) -> None:
+        """Start no more children."""
+        self.is_closing = True
+
     def maintain(self) -> None:
         """Start missing children, as the back-off allows; retire surplus ones."""
         if self.is_closing:
             return
         now = self._time()
-        stages = [(child.stage, child.replace is not None) for child in self.children.values()]
+        stages = [(child.stage, child.replace_reason is not None) for child in self.children.values()]
         # One that is killed before it was up is a failed start once it is dead, and what follows on that comes then.
         booting = sum(not child.came_up for child in self.children.values())
         staying = booting + stages.count((ChildStage.UP, False))
@@ -161,7 +170,7 @@ class Supervision:
         if surplus <= 0:
             return
         # Those that have a successor go first, then idle ones, then the youngest.
-        up.sort(key=lambda child: (child.replace is None, len(child.jobs), -child.generation))
+        up.sort(key=lambda child: (child.replace_reason is None, len(child.jobs), -child.generation))
         for child in up[:surplus]:
             self.retire(child)
 
@@ -206,14 +215,13 @@ class Supervision:
 
     def on_channel_full(self, child: ChildProcess) -> None:
         """Its channel is full although it has no job, so no report of the child shows when to try again."""
-        child.full_count += 1
-        if child.full_count >= MAX_FULL_CHANNEL:
+        if child.count_full_channel() >= MAX_FULL_CHANNEL:
             self.kill(child, KillReason("channel", "its channel is full although it has no jobs"), KILL)
         else:
             self.deadlines.after(FULL_CHANNEL_RETRY_S, partial(self._unblock, child))
 
     def _unblock(self, child: ChildProcess) -> None:
-        child.is_blocked = False
+        child.unblock()
         self.change_later()
 
     # -- starting -----------------------------------------------------------------------------------------------------
@@ -228,9 +236,11 @@ class Supervision:
             return
         child = ChildProcess(handle, now, quota(self._settings.max_jobs_per_child, self._rng))
         self.children[child.generation] = child
-        child.stage_timer = self.deadlines.at(now + self._settings.start_limit, partial(self._on_boot_timeout, child))
-        if self._loop is not None and handle.messages_fd >= 0:
-            child.messages_watch = self._loop.watch(handle.messages_fd, partial(self.read_messages, child))
+        child.set_stage_timer(
+            self.deadlines.at(now + self._settings.start_limit, partial(self._on_boot_timeout, child))
+        )
+        if self._loop is not None:
+            child.watch_messages(self._loop, partial(self.read_messages, child))
         self.reaper.watch(child)
 
     def _up(self, child: ChildProcess, up: ChildUp) -> None:
@@ -248,10 +258,7 @@ class Supervision:
         if text or (text := self.monitor.boot_refusal(child)):
             self.kill(child, KillReason("exit", text), KILL)
             return
-        if child.stage_timer is not None:
-            child.stage_timer.cancel()
-        child.stage = ChildStage.UP
-        child.came_up = True
+        child.on_up()
         self.breaker.on_child_up()
         self._list_available()
         log.debug("%s is up: %s", child, up.versions)
@@ -309,8 +316,7 @@ class Supervision:
                 elif isinstance(message, ChildUp):
                     self._up(child, message)
                 elif isinstance(message, ChildProgress):
-                    child.progress = message.text[:MOST_PROGRESS_TEXT]
-                    child.progress_count += 1
+                    child.add_progress(message.text[:MOST_PROGRESS_TEXT])
                     self.deadlines.after(PROGRESS_LOG_DELAY_S, partial(self._log_progress, child, child.progress))
         except ChannelDamaged as error:
             self.on_channel_damaged(child, str(error))
@@ -318,8 +324,7 @@ class Supervision:
             self._owner.on_jobs_started(child, started)
         if done:
             self.breaker.on_job_done()
-            child.is_blocked = False
-            child.ended_count += self._owner.on_jobs_done(child, done)
+            child.on_jobs_ended(self._owner.on_jobs_done(child, done))
             if child.stage is ChildStage.UP:
                 self._after_jobs(child)
             elif child.stage is ChildStage.RETIRING and not child.jobs:
@@ -337,7 +342,7 @@ class Supervision:
             log.info("child %d (process %d): %s", child.generation, child.pid, text)
 
     def _after_jobs(self, child: ChildProcess) -> None:
-        if child.quota is not None and child.ended_count >= child.quota.soft and child.replace is None:
+        if child.quota is not None and child.ended_count >= child.quota.soft:
             self.replace(child, f"it has run {child.ended_count} jobs")
         self.monitor.after_job(child)
 
@@ -354,8 +359,8 @@ class Supervision:
 
     def replace(self, child: ChildProcess, why: str) -> None:
         """Start a successor; the child works on until that is up."""
-        if child.replace is None and child.stage is ChildStage.UP:
-            child.replace = why
+        if child.replace_reason is None and child.stage is ChildStage.UP:
+            child.replace(why)
             self.counts["replaced"] += 1
             log.log(logging.DEBUG if self.is_strict else logging.INFO, "replacing %s: %s", child, why)
             self.change_later()
@@ -363,16 +368,14 @@ class Supervision:
     def retire(self, child: ChildProcess) -> None:
         """Send no more jobs to this child; it ends after its current ones."""
         if child.stage is ChildStage.UP:
-            child.stage = ChildStage.RETIRING
+            child.on_retired()
             self._list_available()
             self._return_jobs(child)
             child.handle.retire()
             self._retire_later(child)
 
     def _retire_later(self, child: ChildProcess) -> None:
-        if child.stage_timer is not None:
-            child.stage_timer.cancel()
-        child.stage_timer = self.deadlines.after(RETIRE_S, partial(self._retired, child))
+        child.set_stage_timer(self.deadlines.after(RETIRE_S, partial(self._retired, child)))
 
     def _retired(self, child: ChildProcess) -> None:
         if child.stage is ChildStage.RETIRING:
@@ -384,7 +387,7 @@ class Supervision:
 
     def abandon(self, grace_s: float = ABANDON_S) -> None:
         """Kill all children, and start no more."""
-        self.is_closing = True
+        self.stop_starting()
         for child in list(self.children.values()):
             if child.stage is not ChildStage.KILLING:
                 self.kill(child, KillReason("stopped"), TERM, grace_s)
@@ -401,16 +404,15 @@ class Supervision:
                 log.log(
                     level, "killing %s with %s: %s", child, signal_name(signum), kill_reason.detail or kill_reason.cause
                 )
-            child.kill_reason = kill_reason
-            child.stage = ChildStage.KILLING
+            child.on_killed(kill_reason)
             self._list_available()
             self._return_jobs(child)
-        if child.stage_timer is not None:
-            child.stage_timer.cancel()
         child.handle.kill_group(signum)
+        timer: Deadline | None = None
         if signum != KILL:
             grace_s = self._settings.kill_grace if grace_s is None else grace_s
-            child.stage_timer = self.deadlines.after(grace_s, partial(self.kill, child, kill_reason, KILL))
+            timer = self.deadlines.after(grace_s, partial(self.kill, child, kill_reason, KILL))
+        child.set_stage_timer(timer)
         self.change_later()
 
     def _return_jobs(self, child: ChildProcess) -> None:
@@ -421,18 +423,13 @@ class Supervision:
     def on_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         """The process has ended."""
         self._read_to_the_end(child)
-        child.close_watches()
-        child.cancel_timers()
         was_retiring = child.stage is ChildStage.RETIRING
-        child.stage = ChildStage.GONE
+        child.on_exit()
         del self.children[child.generation]
         self._list_available()
         child.handle.kill_group(KILL)
         child.handle.kill_orphans()
-        back = child.recall_jobs()
-        running = child.running()
-        back += [(seq, job) for seq, job in child.jobs.items() if running is None or seq != running.seq]
-        child.jobs.clear()
+        running, others = child.take_jobs()
         child.handle.close()
         oom_kills = self._oom.new_kills() if end.signal == KILL and child.kill_reason is None else 0
         death = child_exit(end.code, end.signal, child.kill_reason, oom_kills, was_retiring)
@@ -445,9 +442,8 @@ class Supervision:
                 self._on_boot_failure(now, child.started_at, f"{death}{last_message}")
         elif (child.kill_reason is None and not death.expected) or (death.cause == "memory" and not child.sent_count):
             self._on_crash(child, death, running, now)
-        if back:
-            back.sort(key=lambda each: each[0])
-            self._owner.on_jobs_returned(back)
+        if others:
+            self._owner.on_jobs_returned(others)
         if running is not None:
             self.lost_by_cause[death.cause] = self.lost_by_cause.get(death.cause, 0) + 1
             self._owner.on_job_lost(child, running, death)
@@ -464,7 +460,7 @@ class Supervision:
 
     def close(self) -> None:
         """Release everything; after the last child has ended."""
-        self.is_closing = True
+        self.stop_starting()
         self.deadlines.clear()
         self._launcher.reap_zombies()
         self._launcher.close()
