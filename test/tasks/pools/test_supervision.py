@@ -10,6 +10,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
@@ -314,6 +316,39 @@ def test_only_the_job_that_had_begun_is_lost_and_the_others_go_to_another_child_
     assert bench.pool.lost_by_cause() == {"signal": 1}
     assert bench.pool.statistics()["put_back"] == 3
     assert a.is_closed
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from(["receive", "begin", "end", "die"])), max_size=40))
+def test_whenever_children_die_a_crash_is_that_of_the_job_that_had_begun_and_of_no_other(
+    steps: list[tuple[int, str]],
+) -> None:
+    bench = Bench(2, prefetch=6)
+    bench.pool.set_depth(12)
+    jobs = bench.submit(12)
+    begun: dict[int, Job] = {}
+    expected: set[Job] = set()
+    for number, step in steps:
+        child = bench.children[number]
+        running = begun.get(child.generation)
+        if step == "receive" and child.inbox:
+            child.receive()
+        elif step == "begin" and running is None and (child.inbox or child.received):
+            begun[child.generation] = child.begin()
+        elif step == "end" and running is not None:
+            child.end()
+            del begun[child.generation]
+        elif step == "die":
+            child.die(signum=signal.SIGKILL)
+            expected |= {running} if running is not None else set()
+            bench.turn()
+            bench.pass_time(60.0, 30.0)  # a row of crashes slows the starts down
+    while sum(child.run_all() for child in bench.children):
+        bench.turn()
+    outcomes = bench.pool.finished()
+    assert sorted(map(jobs.index, (job for job, _ in outcomes))) == list(range(12))
+    lost = {job: outcome for job, outcome in outcomes if isinstance(outcome, ChildLost)}
+    assert set(lost) == expected
+    assert all(outcome.counts for outcome in lost.values())
 
 
 def test_a_result_that_was_written_before_the_death_counts() -> None:
