@@ -406,7 +406,8 @@ def test_a_hard_memory_limit_below_the_size_of_a_fresh_child_degrades_the_pool_a
     pool = PreforkPool(settings, lambda: None, loop)
     waiting.until(lambda: pool.degraded, meanwhile=lambda: loop.run_once(0.05))
     assert pool.degraded is not None
-    assert "a new child uses" in pool.degraded and "above the hard limit of 2 MiB; raise the limit" in pool.degraded
+    assert "a new child uses" in pool.degraded
+    assert "above max_memory_hard (2 MiB); raise HARD of --max-memory-per-child" in pool.degraded
     assert not pool.ever_ready and not pool.ready
     pool.stop(0.0)
     loop.close()

@@ -877,7 +877,7 @@ def test_what_a_failing_child_says_is_reported_once_and_the_last_failure_announc
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fail(child: FakeChild) -> None:
-        child.say(ChildProgress("no module named shop"))
+        child.say(ChildProgress("importing shop failed: ValueError: 2 errors\n  no module named shop\n"))
         child.die(code=69)
 
     with caplog.at_level(logging.INFO, "kafka.tasks.pools"):
@@ -887,6 +887,7 @@ def test_what_a_failing_child_says_is_reported_once_and_the_last_failure_announc
     lines = [record.getMessage() for record in caplog.records if "no module named shop" in record.getMessage()]
     assert [text.partition("; next attempt ")[2] for text in lines[:3]] == ["now", "in 1 s", ""]
     assert all(text.startswith("child failed to start: exit code 69; ") for text in lines[:3])
+    assert "ValueError: 2 errors no module named shop; next" in lines[0]
     assert "no module named shop" in str(bench.pool.degraded)
     assert "next attempt" not in str(bench.pool.degraded)
 
@@ -1049,7 +1050,11 @@ def test_a_child_that_has_had_no_job_is_not_replaced_for_its_memory_and_the_log_
         bench.launcher.rss[child.pid] = 150 << 20
     bench.pass_time(30)
     assert len(bench.launcher.children) == 2  # each successor would have held as much, and gone after a second
-    assert caplog.text.count("before its first job, above the soft limit of 100 MiB") == 1
+    said = [record.getMessage() for record in caplog.records if "before its first job" in record.getMessage()]
+    assert said == [
+        f"child 1 (process {bench.children[0].pid}) uses 150 MiB of memory before its first job, above max_memory_soft "
+        "(100 MiB): each child will be replaced after its first job; raise SOFT of --max-memory-per-child"
+    ]
 
 
 def test_above_the_hard_memory_limit_a_child_is_killed_and_its_job_lost() -> None:
@@ -1084,7 +1089,7 @@ def test_what_the_last_job_has_left_in_memory_is_no_crash_of_the_next_one() -> N
     assert isinstance(lost, ChildLost) and (lost.cause, lost.counts) == ("memory", False)
 
 
-FRESH = "a new child uses 250 MiB, above the hard limit of 200 MiB; raise the limit"
+FRESH = "a new child uses 250 MiB, above max_memory_hard (200 MiB); raise HARD of --max-memory-per-child"
 
 
 def test_fresh_children_above_the_hard_memory_limit_are_failed_starts_and_no_job_is_lost_with_them(

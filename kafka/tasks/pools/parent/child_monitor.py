@@ -115,7 +115,8 @@ class ChildMonitor:
         return self._boot_memory_error(seen.rss_bytes) if seen is not None and seen.rss_bytes > self._hard else ""
 
     def _boot_memory_error(self, rss: int) -> str:
-        return f"a new child uses {_mib(rss)}, above the hard limit of {_mib(self._hard or 0)}; raise the limit"
+        limit = _mib(self._hard or 0)
+        return f"a new child uses {_mib(rss)}, above max_memory_hard ({limit}); raise HARD of --max-memory-per-child"
 
     def after_job(self, child: ChildProcess) -> None:
         """A job of the child has ended: check its memory."""
@@ -150,8 +151,8 @@ class ChildMonitor:
             elif not self._has_warned_of_boot_memory:
                 self._has_warned_of_boot_memory = True
                 log.warning(
-                    "%s uses %s of memory before its first job, above the soft limit of %s: "
-                    "each child will be replaced after its first job; raise the limit",
+                    "%s uses %s of memory before its first job, above max_memory_soft (%s): each child will be "
+                    "replaced after its first job; raise SOFT of --max-memory-per-child",
                     child,
                     _mib(rss),
                     _mib(self._soft),

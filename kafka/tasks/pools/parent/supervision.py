@@ -316,7 +316,7 @@ class Supervision:
                 elif isinstance(message, ChildUp):
                     self._up(child, message)
                 elif isinstance(message, ChildProgress):
-                    child.add_progress(message.text[:MOST_PROGRESS_TEXT])
+                    child.add_progress(" ".join(message.text[:MOST_PROGRESS_TEXT].split()))
                     self.deadlines.after(PROGRESS_LOG_DELAY_S, partial(self._log_progress, child, child.progress))
         except ChannelDamaged as error:
             self.on_channel_damaged(child, str(error))
