@@ -15,14 +15,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kafka.tasks.errors import BadRecord, TimeLimit, WorkerLost
+from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.payload import decode_call
-from kafka.tasks.pools.runner import Job
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +56,16 @@ class Handlers:
         self.successes: list[SuccessHandler] = []
         self.errors: list[ErrorHandler] = []
 
-    def succeeded(self, job: Job) -> None:
+    def succeeded(self, job: FinishedJob) -> None:
         """The job's function has returned."""
-        if job.task.name != ERROR_TASK:
+        if job.name != ERROR_TASK:
             for handler in self.successes:
-                _call(handler, finished_job(job))
+                _call(handler, job)
 
-    def failed(self, job: Job, error: BaseException) -> None:
+    def failed(self, job: FinishedJob, error: BaseException) -> None:
         """This run of it has failed with ``error``."""
-        if job.task.name != ERROR_TASK:
-            self._call_all(finished_job(job), None, error)
+        if job.name != ERROR_TASK:
+            self._call_all(job, None, error)
 
     def run_lost(self, job: Mapping[str, Any], lost: Mapping[str, Any]) -> None:
         """What the hidden task does, with what :class:`LostJobHandlers` has written down."""
@@ -87,12 +84,11 @@ def _call(handler: Callable[..., object], *args: Any) -> None:
         log.exception("handler %r failed for job %s; the job's outcome does not change", handler, args[0])
 
 
-def finished_job(job: Job, most_bytes: int | None = None) -> FinishedJob:
+def finished_job(envelope: Envelope, deliveries: int, most_bytes: int | None = None) -> FinishedJob:
     """A job as handlers see it; without its arguments when the payload has more than ``most_bytes``, or is none."""
-    envelope = job.envelope
     args: Sequence[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
     if most_bytes is None or len(envelope.value) <= most_bytes:
         with contextlib.suppress(BadRecord):
             args, kwargs = decode_call(envelope.value)
-    return FinishedJob(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, args, kwargs)
+    return FinishedJob(envelope.id, envelope.name, envelope.attempt, deliveries, args, kwargs)

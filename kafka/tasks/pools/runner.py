@@ -22,6 +22,7 @@ from kafka.tasks.enqueued_jobs import EnqueuedJobs
 from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable, PayloadTooLarge, RetryAt, Snooze
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.payload import decode_call, encode_value
+from kafka.tasks.hooks import finished_job
 from kafka.tasks.pools import task_forks
 from kafka.tasks.rules.outcome import (
     AttemptFailed,
@@ -362,9 +363,9 @@ def call_handlers(job: Job, outcome: Outcome, error: BaseException | None) -> No
     handlers = job.task.app.handlers
     if isinstance(outcome, JobSucceeded):
         if handlers.successes:
-            handlers.succeeded(job)
+            handlers.succeeded(finished_job(job.envelope, job.lease.deliveries))
     elif handlers.errors and isinstance(outcome, AttemptFailed) and error is not None:
-        handlers.failed(job, error)
+        handlers.failed(finished_job(job.envelope, job.lease.deliveries), error)
 
 
 def _run_coroutine(coroutine: CoroutineType[Any, Any, Any], window: SignalWindow) -> Any:

@@ -56,7 +56,7 @@ class LostJobHandlers:
             lost = {"cause": "time", "text": outcome.error_info.text, "signal": outcome.kill_signal}
         else:
             return
-        seen = finished_job(job, MOST_ARGUMENTS)
+        seen = finished_job(job.envelope, job.lease.deliveries, MOST_ARGUMENTS)
         value = encode_call(ERROR_TASK, (asdict(seen), lost), {})
         envelope = Envelope(seen.id, ERROR_TASK, value, store_result=False)
         lease = JobLease(JobSource("", ""), value, [], 1)
