@@ -84,6 +84,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
         "broker.embedded", "errors", "structs", "future", "log_limit", "tasks", "net",
     ),
+    # A child knows nothing of its parent's side; both know what lies between them.
+    "tasks.pools.child": (
+        "tasks.app", "tasks.delivery.base", "tasks.errors", "tasks.format", "tasks.pools.gc_tuning", "tasks.pools.ipc",
+        "tasks.pools.job_logging", "tasks.pools.kernel", "tasks.pools.registry", "tasks.pools.runner",
+        "tasks.pools.task_forks", "tasks.rules", "tasks.task", "tasks.worker.loader",
+    ),
+    "tasks.pools.ipc": ("tasks.format", "tasks.pools.runner", "tasks.rules"),
     "testing": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
         "public broker", "broker.embedded", "public tasks", "public net", "net.loop", "errors", "structs", "future",
@@ -378,6 +385,9 @@ VERDICTS = [
     ("tasks.app", "kafka.broker.server", False),
     ("tasks.worker", "kafka.tasks.pools.prefork", True),
     ("tasks.pools.prefork", "kafka.net.loop", True),
+    ("tasks.pools.parent.launch", "kafka.tasks.pools.child.main", True),
+    ("tasks.pools.child.main", "kafka.tasks.pools.parent.stacks", False),
+    ("tasks.pools.ipc.channel", "kafka.tasks.pools.parent.stacks", False),
     ("tasks.health.server", "kafka.net.loop", True),
     ("tasks.pools.prefork", "kafka.tasks.job", True),
     ("share.session", "kafka.consumer", False),

@@ -1,6 +1,5 @@
-"""The few calls of Linux that Python has no names for, and what stands for them elsewhere (False, or None).
-
-All are for this process alone; none raises.
+"""The few calls of Linux that Python has no names for, and what stands for them elsewhere (False, or None); and what
+is asked of other processes, or sent to them. None raises because such a process is gone.
 """
 
 from __future__ import annotations
@@ -71,6 +70,35 @@ def stat_fields(pid: int, proc: str = "/proc") -> list[bytes]:
     except OSError:
         return []
     return text[text.rfind(b")") + 1 :].split()  # the name stands in brackets and may hold anything, brackets too
+
+
+def read_proc(pid: int, name: str) -> bytes:
+    """A file of ``/proc/PID``; empty when the process is gone or may not be looked at."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def is_shared_broker(pid: int) -> bool:
+    """Whether it is the broker of ``embedded:DIR``, which its first user has started."""
+    words = read_proc(pid, "cmdline").split(b"\0")
+    return b"broker" in words and b"kafka" in words
+
+
+def send_signal(pid: int, signum: int, group: bool = False) -> None:
+    """Send a signal to a process or its group, if there is one. The process is not reaped yet: a group that does not
+    exist is one that a fork has not made yet, and the process alone is meant.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if group:
+            try:
+                os.killpg(pid, signum)
+                return
+            except ProcessLookupError:
+                pass
+        os.kill(pid, signum)
 
 
 def children_of(pid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.child.main``: what user code may do to its process, and what comes of the job."""
+"""Tests of ``kafka.tasks.pools.child``: what user code may do to its process, and what comes of the job."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from kafka.tasks.hooks import Handlers
-from kafka.tasks.pools.child.main import EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.child.job_loop import EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.child.stack_writer import END
 from kafka.tasks.pools.ipc.processes import ChannelDamaged, ChildHandle, ChildPhase, JobDone
 from kafka.tasks.pools.parent.memory import sample_process
-from kafka.tasks.pools.parent.stacks import END
 from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded
 from test.support.waiting import until
 from test.tasks.pools import children_app as tasks

@@ -1,5 +1,5 @@
-"""Tests of ``kafka.tasks.pools.parent.launch``, ``bootstrap`` and ``fork_server``: how children begin and end, by every
-start method."""
+"""Tests of ``kafka.tasks.pools.parent.launch`` and what it launches by: how children begin and end, by every start
+method."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from kafka.errors import IllegalArgumentError
 from kafka.net.resolve import THREAD_NAME
 from kafka.tasks import App
 from kafka.tasks.pools import kernel
-from kafka.tasks.pools.child import bootstrap, process_setup
-from kafka.tasks.pools.child.main import EXIT_APP_NOT_LOADED, EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.child import app_import, process_setup
+from kafka.tasks.pools.child.job_loop import EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.child.main import EXIT_APP_NOT_LOADED
+from kafka.tasks.pools.child.process_setup import MARK
 from kafka.tasks.pools.ipc import channel
 from kafka.tasks.pools.ipc.processes import ChildPhase, ExitStatus, JobDone
-from kafka.tasks.pools.parent import launch
+from kafka.tasks.pools.parent import launch, launched_child
 from kafka.tasks.pools.parent.launch import make_launcher
-from kafka.tasks.pools.parent.orphans import MARK, Orphans
+from kafka.tasks.pools.parent.orphans import Orphans
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings, start_methods
 from kafka.tasks.rules.outcome import JobSucceeded
@@ -282,7 +284,7 @@ def test_a_child_that_was_never_forked_is_given_up_without_a_look_at_other_child
 @pytest.mark.parametrize("pid", [-1, 0, 1])
 def test_there_is_no_group_of_a_child_that_was_never_forked(pid: int) -> None:
     with pytest.raises(ValueError, match="not the process group of a child"):
-        launch.reap_group(pid, {})
+        launched_child.reap_group(pid, {})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no child forks a process for a job")
@@ -312,14 +314,14 @@ def test_jobs_may_be_sent_before_the_child_is_up(method: str, slow: pathlib.Path
 
 
 def test_a_long_import_is_reported_now_and_then_and_not_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap, "PROGRESS_S", 0.005)
+    monkeypatch.setattr(app_import, "PROGRESS_S", 0.005)
     progress: list[str] = []
-    with bootstrap.reporting_progress(progress.append, "shop:app"):
+    with app_import.reporting_progress(progress.append, "shop:app"):
         until(lambda: len(progress) >= 2)
     count = len(progress)
     assert progress[0].startswith("importing shop:app for ")
-    monkeypatch.setattr(bootstrap, "PROGRESS_S", DEADLINE_S)
-    with bootstrap.reporting_progress(progress.append, "shop:app"):
+    monkeypatch.setattr(app_import, "PROGRESS_S", DEADLINE_S)
+    with app_import.reporting_progress(progress.append, "shop:app"):
         pass
     assert len(progress) == count
 
@@ -400,7 +402,7 @@ def test_a_start_for_want_of_descriptors_leaves_none_behind(served: ChildProcess
 def test_a_process_that_has_no_group_of_its_own_yet_is_killed_alone() -> None:
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
-        launch.send_signal(process.pid, signal.SIGKILL, group=True)
+        kernel.send_signal(process.pid, signal.SIGKILL, group=True)
         assert process.wait(DEADLINE_S) == -signal.SIGKILL
     finally:
         process.kill()

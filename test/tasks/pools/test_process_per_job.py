@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from kafka.tasks.pools.child import process_per_job
-from kafka.tasks.pools.child.main import EXIT_BROKEN_CHANNEL
+from kafka.tasks.pools.child.job_loop import EXIT_BROKEN_CHANNEL
 from kafka.tasks.pools.fork import ForkPool
 from kafka.tasks.pools.parent.memory import sample_process
 from kafka.tasks.rules.outcome import AttemptFailed, ChildLost

@@ -20,7 +20,7 @@ import pytest
 
 from kafka.tasks import App, SoftTimeLimit
 from kafka.tasks.pools.child import process_setup, soft_limit
-from kafka.tasks.pools.child.main import ChildParameters, JobLoop
+from kafka.tasks.pools.child.job_loop import ChildParameters, JobLoop
 from kafka.tasks.pools.child.soft_limit import SOFT_SIGNAL, SoftLimitWindow
 from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
 from kafka.tasks.pools.ipc.processes import ChildPhase, JobDone

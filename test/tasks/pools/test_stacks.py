@@ -9,10 +9,11 @@ import pytest
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
+from kafka.tasks.pools.child.stack_writer import END
 from kafka.tasks.pools.ipc.processes import ChildPhase
 from kafka.tasks.pools.parent.child_process import ChildProcess, ChildStage
 from kafka.tasks.pools.parent.deadlines import PoolDeadlines
-from kafka.tasks.pools.parent.stacks import CHECK_S, END, QUIET_S, SILENT_S, StackDumper, stacks_file
+from kafka.tasks.pools.parent.stacks import CHECK_S, QUIET_S, SILENT_S, StackDumper, stacks_file
 from test.tasks.fakes import pass_time
 from test.tasks.pools.fake_children import FakeChild
 

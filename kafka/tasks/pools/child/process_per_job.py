@@ -44,11 +44,10 @@ from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.payload import encode_call
 from kafka.tasks.pools import kernel
 from kafka.tasks.pools.child import process_setup
-from kafka.tasks.pools.child.main import EXIT_BROKEN_CHANNEL, ChildParameters, JobLoop, run_exit_functions
+from kafka.tasks.pools.child.job_loop import EXIT_BROKEN_CHANNEL, ChildParameters, JobLoop, run_exit_functions
 from kafka.tasks.pools.child.soft_limit import SoftLimitWindow
 from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
 from kafka.tasks.pools.job_logging import JobLogContext, flush_streams
-from kafka.tasks.pools.parent.orphans import is_shared_broker
 from kafka.tasks.pools.runner import Job
 
 log = logging.getLogger(__name__)
@@ -166,7 +165,7 @@ def _kill_leftovers() -> None:
         while True:
             if os.waitpid(-1, os.WNOHANG)[0]:
                 continue
-            left = [pid for pid in kernel.children_of(os.getpid()) if not is_shared_broker(pid)]
+            left = [pid for pid in kernel.children_of(os.getpid()) if not kernel.is_shared_broker(pid)]
             if not left:
                 return
             for pid in left:

@@ -30,7 +30,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka.tasks.pools import gc_tuning, kernel
-from kafka.tasks.pools.parent.orphans import MARK
+
+MARK = "KAFKA_TASKS_CHILD_OF"
+"""Environment variable of children: the worker's pid. What they leave behind is known by it."""
 
 ALL_SIGNALS = frozenset(int(signum) for signum in signal.valid_signals())
 

@@ -20,12 +20,10 @@ import os
 import signal
 import time
 
-from kafka.tasks.pools.kernel import children_of, stat_of
+from kafka.tasks.pools.child.process_setup import MARK
+from kafka.tasks.pools.kernel import children_of, is_shared_broker, read_proc, stat_of
 
 log = logging.getLogger(__name__)
-
-MARK = "KAFKA_TASKS_CHILD_OF"
-"""Environment variable of children: the worker's pid."""
 
 ZOMBIE_S = 5.0
 """A zombie that was not reaped for so long is reaped here."""
@@ -105,21 +103,7 @@ def _is_orphan(pid: int) -> bool:
     stat, mine = stat_of(pid), stat_of(os.getpid())
     if stat is None or mine is None or stat[0] == "Z":
         return False
-    environment = _read(pid, "environ").split(b"\0")
+    environment = read_proc(pid, "environ").split(b"\0")
     if b"%s=%d" % (MARK.encode(), os.getpid()) in environment:
         return not is_shared_broker(pid)
     return stat[3] == mine[3] and stat[2] != mine[2]
-
-
-def is_shared_broker(pid: int) -> bool:
-    """Whether it is the broker of ``embedded:DIR``, which its first user has started."""
-    words = _read(pid, "cmdline").split(b"\0")
-    return b"broker" in words and b"kafka" in words
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/{name}", "rb") as file:
-            return file.read()
-    except OSError:
-        return b""

@@ -1,38 +1,28 @@
 """The stacks of children in the worker's log, one child after the other.
 
-A child writes them in a handler of C (``faulthandler``), so that one which never comes back to the interpreter does it,
-too: in many small writes, and with no word for its end. So children share a file of the pool, with no name, and are
-asked one at a time; what one has written is logged as a whole. (Standard error for all at once gave lines of two
-children and the worker inside one another.)
+A child writes them in many small writes (:mod:`kafka.tasks.pools.child.stack_writer`). So children share a file of the
+pool, with no name, and are asked one at a time; what one has written is logged as a whole. (Standard error for all at
+once gave lines of two children and the worker inside one another.)
 
-The end is known by :data:`END`, which the interpreter's own handler writes after the other. Where that does not run, in
-a long call of C code, the text is complete when nothing was added for :data:`QUIET_S`.
+The end is known by ``END``. Where the handler that writes it does not run, in a long call of C code, the text is
+complete when nothing was added for :data:`QUIET_S`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import fcntl
 import logging
 import os
-import signal
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
-from types import FrameType
-from typing import Final
 
+from kafka.tasks.pools.child.stack_writer import END
 from kafka.tasks.pools.ipc.shared_page import anonymous_file
 from kafka.tasks.pools.parent.child_process import ChildProcess, ChildStage
 from kafka.tasks.pools.parent.deadlines import PoolDeadlines
 
 log = logging.getLogger(__name__)
 
-DUMP_SIGNAL: int = getattr(signal, "SIGUSR2", 0)
-"""Has a child write the stacks of its threads."""
-
-END: Final = b"\n.\n"
 CHECK_S = 0.01
 QUIET_S = 0.5
 SILENT_S = 2.0
@@ -45,19 +35,6 @@ def stacks_file() -> int:
     fd = anonymous_file("kafka-stacks", 0)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
     return fd
-
-
-def write_on_signal(fd: int) -> None:
-    """In a child, in its main thread: write the stacks of all threads to ``fd`` on :data:`DUMP_SIGNAL`."""
-    with contextlib.suppress(OSError, ValueError, RuntimeError):
-        signal.signal(DUMP_SIGNAL, partial(_write_end, fd))
-        signal.siginterrupt(DUMP_SIGNAL, False)
-        faulthandler.register(DUMP_SIGNAL, file=fd, all_threads=True, chain=True)
-
-
-def _write_end(fd: int, signum: int, frame: FrameType | None) -> None:
-    with contextlib.suppress(OSError):
-        os.write(fd, END)
 
 
 class StackDumper:
