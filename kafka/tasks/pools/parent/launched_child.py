@@ -21,7 +21,6 @@ from kafka.tasks.pools.ipc.channel import ParentChannel
 from kafka.tasks.pools.ipc.processes import ChildMessage, ChildPage, ChildPhase, ExitStatus
 from kafka.tasks.pools.parent.exit_reasons import KILL
 from kafka.tasks.pools.parent.orphans import Orphans
-from kafka.tasks.pools.runner import Job
 
 if hasattr(os, "wait4"):
     # wait4 imports it at its first call, after the kernel has reaped: a worker that has just run out of descriptors
@@ -67,21 +66,13 @@ class LaunchedChild:
         self._usages: dict[int, tuple[int, float]] = {}
         self.messages_eof = False
         self._is_closed = False
-
-    def send(self, seq: int, job: Job) -> bool:
-        return self._ends.send(seq, job)
-
-    def recall(self, most: int | None = None) -> list[int]:
-        return self._ends.recall(most)
+        self.send, self.recall, self.retire = ends.send, ends.recall, ends.retire
 
     def read_messages(self) -> list[ChildMessage]:
         try:
             return self._ends.read_messages()
         finally:
             self.messages_eof = self._ends.messages_eof
-
-    def retire(self) -> None:
-        self._ends.retire()
 
     def exited(self) -> ExitStatus | None:
         if self._exit is not None:
