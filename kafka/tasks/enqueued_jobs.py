@@ -4,7 +4,8 @@
 lose the records in flight: the job is in the state SUCCESS, but its next step never runs. So
 :mod:`kafka.tasks.pools.runner` collects the handles that are made while the task's function runs (in its thread or
 coroutine, of whatever app) and waits for them, as a part of the run: its limits hold, and a job that cannot be enqueued
-is the run's error. A run that enqueues nothing pays for one context variable. A run that fails does not wait. """
+is the run's error. A run that enqueues nothing pays for one context variable. A run that fails does not wait.
+"""
 
 from __future__ import annotations
 

@@ -119,7 +119,8 @@ class WorkerLost(TaskError):
 
     ``cause`` is a word of :data:`kafka.tasks.rules.outcome.LOST_CAUSES`; ``rss_bytes`` is what the process was last
     seen to hold, ``peak_rss_bytes`` the most that it ever held, ``cpu_s`` what it used of the processor. Whatever does
-    not apply or is not known is None. """
+    not apply or is not known is None.
+    """
 
     def __init__(
         self,

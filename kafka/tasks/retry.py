@@ -46,7 +46,8 @@ class Retry:
     ``max_attempts``: all attempts, at least 1. ``on``: exception classes that are worth another attempt; any other
     sends the job to the dead topic at once; empty means every error. ``backoff``: seconds by attempt, for example
     :func:`expo`, at most a day; without it the next attempt follows at once. ``jitter``: shorten each wait by a random
-    part of up to a half, so that many failures at once do not come back at once. """
+    part of up to a half, so that many failures at once do not come back at once.
+    """
 
     max_attempts: int = 5
     on: tuple[type[BaseException], ...] = ()

@@ -1,6 +1,7 @@
 """The states of a job. Numbers order them: the smaller, the further. A new state is one more number, and its place in
 the sets below; :mod:`kafka.tasks.format.records` writes states by name, so numbers may be looked at but are never
-stored. """
+stored.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ job belongs to the delivery as well: a share group publishes the job's records a
 consumer groups will put records and offsets into one transaction. The tests have a delivery in memory with a manual
 clock.
 
-A lease's ``stage``, ``claim`` and ``lost`` are written by :class:`kafka.tasks.worker.leases.Leases`.
+A lease is written by :class:`kafka.tasks.worker.leases.Leases` alone, once the worker has it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ DRAIN_S: Final = 2.0
 """So long at most brokers that are asked for jobs are waited for; a long poll is over after half a second."""
 
 
-class SourceKind(Enum):
-    """What a topic that jobs are leased from holds."""
+class SourceKind(str, Enum):
+    """What a topic that jobs are leased from holds. (A text, since sources are keys that are looked up for each job:
+    the
+    hash of a plain Enum is a call of Python's.)"""
 
     MAIN = "main"
     """Jobs as they were enqueued."""

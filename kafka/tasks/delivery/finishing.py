@@ -224,9 +224,14 @@ class PublishThenAccept:
         unwritten: list[Ending] = []
         position = 0
         for ending in endings:
-            end = position + len(ending.records)
-            step = next_ending(ending, answers[position:end], self._names, self._events.replace_result)
-            position = end
+            records, begin = ending.records, position
+            position += len(records)
+            if len(records) == 1 and ending.envelope is not None:  # most jobs have a result and nothing else
+                answer = answers[begin]
+                if isinstance(answer, Appended) and not _is_late(records[0], answer, ending.envelope, self._names):
+                    (moved if ending.is_move else durable).append(ending.lease)
+                    continue
+            step = next_ending(ending, answers[begin:position], self._names, self._events.replace_result)
             if step is None:
                 (moved if ending.is_move else durable).append(ending.lease)
             elif isinstance(step, Ending):

@@ -27,7 +27,8 @@ class ChildSnapshot:
 
     ``state`` is a value of :class:`kafka.tasks.pools.parent.supervision.ChildStage`; ``jobs`` counts those that it has
     ended; ``last_activity_s`` is how long ago it was last active. It travels as a part of
-    :class:`kafka.tasks.health.snapshot.WorkerSnapshot`, whose rules hold for its fields, too. """
+    :class:`kafka.tasks.health.snapshot.WorkerSnapshot`, whose rules hold for its fields, too.
+    """
 
     pid: int
     generation: int = 0

@@ -42,7 +42,8 @@ TEXT_BYTES = 8_000
 TRACEBACK_BYTES = 32_000
 """Longer texts of errors are cut, with a note of how much is gone. Both together fit into what a dead record may have
 beside the largest payload (:data:`kafka.tasks.format.topics.HEADROOM_BYTES`): one that its topic refused would never
-end. """
+end.
+"""
 
 _ASYNCIO = os.path.join(os.path.dirname(os.__file__), "asyncio", "")
 """Where the frames are that stand between us and a coroutine."""

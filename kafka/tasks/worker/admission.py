@@ -2,7 +2,8 @@
 
 :class:`AdmissionPolicy` reads a leased record, asks :func:`kafka.tasks.rules.outcome.admit`, and makes a :class:`Job`;
 it asks :func:`kafka.tasks.rules.outcome.decide` about an outcome and has the records made that carry the decision out.
-It stores neither jobs nor leases. """
+It stores neither jobs nor leases.
+"""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class JobCompletion:
         if isinstance(admitted, NotDue):
             return admitted
         if isinstance(admitted, Job):
-            lease.job = admitted
+            self._leases.set_job(lease, admitted)
             return admitted
         self.counts["refused"] += 1
         self._add(admitted)

@@ -1,7 +1,8 @@
 """What SIGUSR1 writes to the log: the worker's state, its jobs, its children, and the stacks of all its threads.
 
 Those of the children follow (:mod:`kafka.tasks.pools.parent.stacks`). Nothing here changes anything, and a line that
-cannot be made does not take the others with it. """
+cannot be made does not take the others with it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The leases that a worker holds: which stage each is in, and what follows from that for all of them.
 
-:class:`Leases` is the one writer of ``lease.stage``, ``lease.claim`` and ``lease.lost``, so the sums that the worker
+:class:`Leases` is the one writer of a lease's stage, claim, job and times, so the sums that the worker
 decides by (unfinished jobs of a topic) are kept here and cannot drift from the leases. It decides nothing and calls
 nothing back. A new stage is one more name in the row below, and an entry in ``_UNFINISHED`` and ``_UNSETTLED``.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kafka.tasks.delivery.base import Claim, JobLease, JobSource
+from kafka.tasks.pools.runner import Job
 
 NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING, HELD, FINISHED = range(7)
 """Stages of a lease. HANDED_OFF: the job runs on by another claim, and its record is none of this lease's any more.
@@ -75,6 +76,10 @@ class Leases:
             if lease.source.is_suspect and lease.deliveries > 1:
                 lost = self._excused.get((lease.source.topic, lease.partition, lease.offset), ())
                 lease.excused = sum(count < lease.deliveries for count in lost)
+
+    def set_job(self, lease: JobLease, job: Job) -> None:
+        """The lease is of a job that may run."""
+        lease.job = job
 
     def set_stage(self, lease: JobLease, stage: int) -> None:
         """Move the lease to another stage."""

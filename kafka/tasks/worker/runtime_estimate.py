@@ -39,6 +39,10 @@ class RuntimeEstimate:
         self.slots = slots
         self.mean_s: float | None = None
 
+    def set_slots(self, count: int) -> None:
+        """So many jobs run at once now."""
+        self.slots = count
+
     def observe(self, total_s: float, count: int) -> None:
         """Learn from ``count`` jobs that have just ended and took ``total_s`` together."""
         mean = total_s / count

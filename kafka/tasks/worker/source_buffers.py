@@ -38,9 +38,6 @@ free: behind a backlog there is no other moment, for what is here already takes 
 STUCK_GIVE_BACK_S: Final = 2.0
 """With all slots taken by long jobs, what has waited here for so long is given back."""
 
-_DUE_SHARE: Final = 4
-"""Of a large room, the due jobs get one part in so many."""
-
 _ORDER: Final = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind.MAIN)
 """In which order the sources of all queues start their jobs."""
 
@@ -63,6 +60,10 @@ class SourceBuffer:
         """A leased job that may run waits here."""
         self.jobs.append(job)
         self.refused_count = 0
+
+    def refuse(self) -> None:
+        """A lease came and did not become a job that may run."""
+        self.refused_count += 1
 
     def most_held(self, lock_s: float, stuck: int) -> int:
         """Jobs, buffered and running, that may be held at once.
@@ -105,7 +106,7 @@ class SourceBuffers:
     def set_concurrency(self, count: int) -> None:
         """So many jobs run at once now."""
         for runtime in self._runtimes:
-            runtime.slots = count
+            runtime.set_slots(count)
 
     def depth(self) -> int:
         """Jobs to have with the pool at once."""
@@ -150,7 +151,8 @@ class SourceBuffers:
         What ends costs memory and writes until it is settled, whether it ran or was refused: all together are as many
         as may be held (:data:`~kafka.tasks.worker.runtime_estimate.MAX_HELD_JOBS`), and of large ones so many bytes.
         Short jobs are asked for by whole batches (:data:`~kafka.tasks.worker.runtime_estimate.PRODUCER_BATCH_RECORDS`),
-        the last of which may go above all that. """
+        the last of which may go above all that.
+        """
         lock_s, unfinished = self._delivery.lock_s, leases.unfinished_count
         is_able = pool.ready and pool.degraded is None
         here = leases.unsettled_count + unfinished
@@ -172,9 +174,8 @@ class SourceBuffers:
                     least = PRODUCER_BATCH_RECORDS
                 # What is refused may be one large batch, which comes again with each part of it that is asked for.
                 least = max(least, min(buffer.refused_count, MAX_HELD_JOBS) // 2 // main_count)
-                if room >= _DUE_SHARE * PRODUCER_BATCH_RECORDS:
-                    due_room = room // _DUE_SHARE
-                    room = due_room if kind is SourceKind.DUE else room - due_room
+                if kind is SourceKind.DUE:
+                    room, least, by_batches = min(room, PRODUCER_BATCH_RECORDS), 1, False
             if room > most:
                 room = most
                 self.waits_for_settlements = True

@@ -187,7 +187,7 @@ class Worker:
     def _admit_one(self, lease: JobLease, now: float, now_ms: int) -> None:
         admitted = self._completion.admit(lease, now_ms)
         if admitted is None:
-            self._buffers[lease.source].refused_count += 1
+            self._buffers[lease.source].refuse()
         elif isinstance(admitted, Job):
             self._dispatcher.add(admitted)
         else:

@@ -102,6 +102,6 @@ def test_two_signals_for_a_slot_more_are_two(bench: Bench, caplog: pytest.LogCap
 def test_a_worker_that_is_stopped_while_it_starts_says_so(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, signals.__name__)
     bench = Bench()
-    worker = Worker({}, bench.app.names, ["default"], bench.loop, lambda: 0, "host")
+    worker = Worker({}, bench.app.names, bench.loop, lambda: 0, "host")
     SignalHandler(worker).received(TERM, 0.0)
     assert caplog.messages == ["received SIGTERM: the worker is starting, and leaves when it has started"]

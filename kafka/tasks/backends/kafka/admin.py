@@ -5,7 +5,8 @@
 user thread waits for the I/O thread, a worker drives its own loop. :func:`prepare_groups` makes the settings of share
 groups *and sees them*: the broker answers OK before the setting holds, and a group that is joined too early starts at
 the end of its topic. It is seen on one broker, and another one may lead the partitions: :func:`begin_groups` makes the
-beginning a fact instead of a setting. """
+beginning a fact instead of a setting.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Two producers over one client; a record's kind says which it goes to. Job record
 batches like those of an app's own producer, since a broker sends the whole batch again for each part of it that is
 acquired; state records and dead ones are read in order by plain consumers and go in large ones. Of these one request is
 in flight to each node: records published meanwhile share a batch, and where jobs are short there are less than half as
-many requests. A result waits for two answers at most. """
+many requests. A result waits for two answers at most.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The one implementation starts real processes (:mod:`kafka.tasks.pools.parent.launch`); the tests have a fake in memory.
 None of these methods blocks, and none raises because a process has ended: ``messages_eof``, ``pidfd`` and ``exited()``
-show that, the fastest first. """
+show that, the fastest first.
+"""
 
 from __future__ import annotations
 
