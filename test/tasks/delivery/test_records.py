@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.delivery.records`` and ``kafka.tasks.delivery.settlement``."""
+"""Tests of ``kafka.tasks.delivery.records``: what is written for each decision, and where."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import json
 
 import pytest
 
-from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, NotEnoughReplicasError
-from kafka.net.clock import ManualClock
-from kafka.net.loop import Loop
-from kafka.tasks.delivery.base import JobLease, JobSource, OutgoingRecord
-from kafka.tasks.delivery.records import StateRecords, result_too_large
-from kafka.tasks.delivery.settlement import Settlement, Settler
-from kafka.tasks.format.envelope import Envelope, dead_letter_of, decode
-from kafka.tasks.format.records import StateRecord
+from kafka.tasks.delivery.base import JobLease, JobSource, OutgoingRecord, RecordKind, SourceKind
+from kafka.tasks.delivery.records import (
+    StateRecords,
+    is_result,
+    late_copy,
+    outcome_error,
+    result_too_large,
+    without_payload,
+    without_traceback,
+)
+from kafka.tasks.format.envelope import MOST_HEADERS, DeadLetter, Envelope, dead_letter_of, decode
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.rules.decide import JobHistory, JobPolicy, decide
 from kafka.tasks.rules.outcome import (
@@ -21,268 +24,249 @@ from kafka.tasks.rules.outcome import (
     ChildLost,
     ErrorInfo,
     InvalidRecord,
+    JobCancelled,
+    JobExpired,
+    JobRetried,
+    JobSnoozed,
     JobSucceeded,
+    NotStarted,
     Outcome,
     SuspectedCrash,
+    UnknownTask,
+    WorkerCrashed,
 )
 from kafka.tasks.states import JobState
-from test.tasks.fakes import FakeDelivery, FakePublisher, Queues, a_job, settle
+from test.tasks.fakes import a_job
 
 NAMES = TopicNames("shop")
 MAKER = StateRecords(NAMES, "host1")
-MAIN, SUSPECTS = JobSource("mail", "shop.mail"), JobSource("mail", "shop.mail.suspect", True)
-
-
-class NoEvents:
-    def leased(self, leases: list[JobLease]) -> None: ...
-    def lost(self, leases: list[JobLease], reason: str) -> None: ...
-    def left(self) -> None: ...
+MAIN = JobSource("mail", "shop.mail")
+DUE = JobSource("mail", "shop.mail.due", SourceKind.DUE)
+SUSPECTS = JobSource("mail", "shop.mail.suspect", SourceKind.SUSPECT)
+FAULT = ErrorInfo("OSError", "disk", "Trace")
+TWICE = JobPolicy(max_attempts=2)
 
 
 def a_lease(envelope: Envelope, source: JobSource = MAIN) -> JobLease:
-    return JobLease(source, envelope.value, envelope.headers(), 1, 2, 77)
+    return JobLease(source, envelope.value, envelope.headers(), 3, 2, 77, key=envelope.key)
 
 
-def test_a_success_is_one_record_keyed_by_the_id_in_the_ids_partition() -> None:
-    envelope = a_job("f", partition=6)
-    decision = decide(JobSucceeded(b"42"), JobHistory(), JobPolicy(), 0)
-    (record,) = MAKER.for_decision(decision, JobSucceeded(b"42"), envelope, a_lease(envelope), envelope.enqueued_ms)
-    assert (record.topic, record.partition, record.key, record.value) == (
-        "shop.results",
-        6,
-        envelope.id.encode(),
-        b"42",
-    )
+def records_of(
+    outcome: Outcome,
+    envelope: Envelope,
+    source: JobSource = MAIN,
+    policy: JobPolicy = TWICE,
+    after_ms: int = 0,
+    delay_ms: int = 0,
+) -> list[OutgoingRecord]:
+    """What is written when a job ends so, so long after its enqueue."""
+    now_ms = envelope.enqueued_ms + after_ms
+    history = JobHistory(
+        envelope.attempt, envelope.crashes, 3, envelope.expires_ms, envelope.unknown, envelope.unknown_since_ms,
+        envelope.due_ms,
+    )  # fmt: skip
+    decision = decide(outcome, history, policy, now_ms, delay_ms)
+    return MAKER.for_decision(decision, outcome, envelope, a_lease(envelope, source), now_ms)
 
 
-def test_a_job_that_ends_late_is_recorded_in_the_late_topic() -> None:
-    envelope = a_job("f")
-    decision = decide(JobSucceeded(b""), JobHistory(), JobPolicy(), 0)
-    (record,) = MAKER.for_decision(
-        decision, JobSucceeded(b""), envelope, a_lease(envelope), envelope.enqueued_ms + 60_001
-    )
-    assert record.topic == "shop.results.late"
+def job_of(record: OutgoingRecord) -> Envelope:
+    """The job in a record."""
+    return decode(record.value, record.headers or [], record.key)
+
+
+def death_of(record: OutgoingRecord) -> DeadLetter:
+    death = dead_letter_of(record.headers or [])
+    assert death is not None
+    return death
+
+
+def detail_of(record: OutgoingRecord) -> dict[str, object]:
+    """The value of a state record."""
+    found = json.loads(record.value or b"")
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("source", [MAIN, DUE, SUSPECTS])
+def test_what_each_outcome_writes_and_where(source: JobSource) -> None:
+    job, dead = RecordKind.JOB, (RecordKind.DEAD, "shop.mail.dead")
+    state, due, suspect = (RecordKind.STATE, "shop.results"), (job, "shop.mail.due"), (job, "shop.mail.suspect")
+    back = suspect if source is SUSPECTS else due
+    rows: list[tuple[Outcome, list[tuple[RecordKind, str]]]] = [
+        (JobSucceeded(b"1"), [state]),
+        (AttemptFailed(FAULT), [due, state]),
+        (AttemptFailed(FAULT, listed=False), [dead, state]),
+        (JobRetried(5), [due, state]),
+        (JobSnoozed(5), [due]),
+        (JobCancelled("no"), [state]),
+        (JobExpired(), [state]),
+        (WorkerCrashed(FAULT), [dead, state]),
+        (ChildLost("exit"), [due, state]),
+        (ChildLost("stopped", counts=False), [back]),
+        (SuspectedCrash(), [suspect]),
+        (NotStarted(), [back]),
+        (UnknownTask("f"), [due]),
+        (InvalidRecord("no-job", "x"), [dead, state]),
+    ]
+    found = [(outcome, [(r.kind, r.topic) for r in records_of(outcome, a_job("f"), source)]) for outcome, _ in rows]
+    assert found == rows
+
+
+def test_a_result_that_is_not_stored_writes_nothing() -> None:
+    assert records_of(JobSucceeded(b""), a_job("f"), policy=JobPolicy(store_result=False)) == []
+
+
+def test_a_state_record_has_the_id_as_its_key_and_is_in_the_ids_partition() -> None:
+    envelope = a_job("f", partition=6, attempt=2, key=b"customer 7")
+    (record,) = records_of(JobSucceeded(b"42"), envelope)
+    assert record == OutgoingRecord(
+        RecordKind.STATE, "shop.results", b"42", envelope.id.encode(),
+        [("state", b"SUCCESS"), ("attempt", b"2"), ("delivery", b"3")], 6,
+    )  # fmt: skip
+    assert MAKER.state(envelope, JobState.STARTED, 3, b"", envelope.enqueued_ms) == OutgoingRecord(
+        RecordKind.STATE, "shop.results", b"", envelope.id.encode(),
+        [("state", b"STARTED"), ("attempt", b"2"), ("delivery", b"3")], 6,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("after_ms", "topic"), [(60_000, "shop.results"), (60_001, "shop.results.late")])
+def test_a_state_record_later_than_a_minute_after_the_enqueue_is_in_the_late_topic(after_ms: int, topic: str) -> None:
+    (record,) = records_of(JobSucceeded(b""), a_job("f"), after_ms=after_ms)
+    assert record.topic == topic
+
+
+def test_a_moved_job_keeps_all_that_it_had_and_says_how_far_it_has_come() -> None:
+    own = {
+        "expires_ms": 10**17, "timeout": 9.0, "soft_timeout": 5.0, "store_result": False, "content_type": "text/plain",
+        "needs": ("rust",), "run": "daily@1", "origin": "a" * 32, "parent": "b" * 32, "root": "c" * 32,
+        "extra": (("traceparent", b"00-1"), ("x", None)), "key": b"customer 7",
+    }  # fmt: skip
+    came = a_job("f", 1, attempt=1, crashes=1, clean=2, unknown=3, unknown_since_ms=5, due_ms=6, **own)
+    now_ms = came.enqueued_ms
+    # outcome -> attempt, crashes, clean, unknown, unknown since, due
+    rows: list[tuple[Outcome, tuple[int, int, int, int, int | None, int | None]]] = [
+        (AttemptFailed(FAULT), (2, 1, 2, 0, None, now_ms + 4)),
+        (AttemptFailed(FAULT, listed=False), (1, 1, 2, 3, 5, None)),  # dead: as it was, and it may start at once
+        (JobRetried(now_ms + 9), (2, 1, 2, 0, None, now_ms + 9)),
+        (JobSnoozed(7), (1, 1, 2, 0, None, now_ms + 7)),
+        (ChildLost("exit"), (1, 2, 2, 0, None, None)),
+        (SuspectedCrash(), (1, 1, 2, 3, 5, 6)),
+        (NotStarted(), (1, 1, 3, 3, 5, 6)),
+    ]
+    for outcome, (attempt, crashes, clean, unknown, since, due) in rows:
+        record = records_of(outcome, came, delay_ms=4)[0]
+        headers = [header for header in record.headers or [] if not header[0].startswith("dead-")]
+        assert decode(record.value, headers, record.key) == Envelope(
+            came.id, "f", came.value, attempt=attempt, crashes=crashes, clean=clean, unknown=unknown,
+            unknown_since_ms=since, due_ms=due, **own,
+        )  # fmt: skip
+        assert (record.key, record.partition) == (b"customer 7", None)
 
 
 def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:
-    envelope = a_job("f", attempt=3)
-    outcome = AttemptFailed(ErrorInfo("OSError", "disk", "Trace"))
-    decision = decide(outcome, JobHistory(attempt=3), JobPolicy(max_attempts=3), 0)
-    dead, state = MAKER.for_decision(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
-    assert dead.topic == "shop.mail.dead"
-    assert decode(dead.value, dead.headers or []) == envelope
-    death = dead_letter_of(dead.headers or [])
-    assert death is not None
-    assert (death.cause, death.type, death.origin, death.host) == ("attempts", "OSError", "shop.mail:2:77", "host1")
+    envelope = a_job("f", attempt=2, extra=(("x", b"1"),), key=b"k")
+    dead, state = records_of(AttemptFailed(FAULT), envelope, after_ms=5)
+    assert job_of(dead) == envelope
+    assert death_of(dead) == DeadLetter(
+        "attempts", "OSError", "disk", "Trace", "host1", envelope.enqueued_ms + 5, "shop.mail:2:77"
+    )
     assert dict(state.headers or [])["state"] == b"FAILURE"
+    assert detail_of(state) == {
+        "type": "OSError", "text": "disk", "traceback": "Trace", "host": "host1", "time": envelope.enqueued_ms + 5
+    }  # fmt: skip
 
 
 def test_a_job_whose_child_died_too_often_says_of_what() -> None:
-    envelope = a_job("f", crashes=2)
     outcome = ChildLost("memory", 9, None, 600 << 20, "above 512 MiB", peak_rss_bytes=800 << 20)
-    decision = decide(outcome, JobHistory(crashes=2), JobPolicy(), 0)
-    dead, state = MAKER.for_decision(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
-    death = dead_letter_of(dead.headers or [])
-    assert death is not None
+    dead, state = records_of(outcome, a_job("f", crashes=2))
+    death = death_of(dead)
     assert (death.cause, death.type) == ("lost-memory", "WorkerLost")
     assert "signal 9 (SIGKILL); last RSS 600 MiB; peak RSS 800 MiB; above 512 MiB" in death.text
-    assert decode(dead.value, dead.headers or []).crashes == 3
+    assert job_of(dead).crashes == 3
     assert dict(state.headers or [])["state"] == b"FAILURE"
-    assert json.loads(state.value or b"")["text"] == death.text
+    assert detail_of(state)["text"] == death.text
 
 
-def test_a_job_whose_child_died_goes_back_to_its_queue_with_one_crash_more() -> None:
-    envelope = a_job("f", attempt=2)
-    outcome = ChildLost("signal", 11)
-    decision = decide(outcome, JobHistory(attempt=2), JobPolicy(), 0)
-    record, state = MAKER.for_decision(decision, outcome, envelope, a_lease(envelope), envelope.enqueued_ms)
-    assert record.topic == "shop.mail"
-    moved = decode(record.value, record.headers or [])
-    assert (moved.attempt, moved.crashes) == (2, 1)
-    assert dict(state.headers or [])["state"] == b"RETRY"
+def test_what_a_reader_sees_of_a_job_that_does_not_succeed() -> None:
+    rows: list[tuple[Outcome, str, dict[str, object]]] = [
+        (AttemptFailed(FAULT), "RETRY", {"type": "OSError", "text": "disk", "traceback": "Trace"}),
+        (JobRetried(5, "rate limit"), "RETRY", {"type": "RetryAt", "text": "rate limit"}),
+        (ChildLost("exit"), "RETRY",
+         {"type": "WorkerLost", "text": "the job's process ended: the task ended its process"}),
+        (JobCancelled("no stock"), "REVOKED", {"reason": "no stock", "host": "host1"}),
+        (JobExpired(), "REVOKED", {"reason": "expired before it started", "host": "host1"}),
+        (WorkerCrashed(FAULT), "FAILURE", {"type": "OSError", "host": "host1"}),
+    ]  # fmt: skip
+    for outcome, state, expected in rows:
+        record = records_of(outcome, a_job("f"))[-1]
+        assert dict(record.headers or [])["state"] == state.encode()
+        assert expected.items() <= detail_of(record).items()
 
 
-def test_a_suspect_moves_unchanged() -> None:
-    envelope = a_job("f", attempt=2)
-    decision = decide(SuspectedCrash(), JobHistory(attempt=2, deliveries=2), JobPolicy(), 0)
-    (record,) = MAKER.for_decision(decision, SuspectedCrash(), envelope, a_lease(envelope), 0)
-    assert record.topic == "shop.mail.suspect"
-    assert decode(record.value, record.headers or []) == envelope
+def test_what_went_wrong_by_outcome() -> None:
+    rows: list[tuple[Outcome, ErrorInfo]] = [
+        (AttemptFailed(FAULT), FAULT),
+        (WorkerCrashed(FAULT), FAULT),
+        (ChildLost("time"), ErrorInfo("WorkerLost", "the job's process ended: killed at its time limit")),
+        (UnknownTask("a.b", "it is new"),
+         ErrorInfo("UnknownTask", "no worker that received the job could run the task 'a.b': it is new")),
+        (JobRetried(5, "rate limit"), ErrorInfo("RetryAt", "rate limit")),
+        (InvalidRecord("no-job", "what is this"), ErrorInfo("BadRecord", "what is this")),
+        (NotStarted(), ErrorInfo("NotStarted")),
+    ]  # fmt: skip
+    assert [(outcome, outcome_error(outcome)) for outcome, _ in rows] == rows
 
 
 def test_what_is_no_job_goes_to_the_dead_topic_as_it_was() -> None:
-    lease = JobLease(MAIN, None, [("x", b"1"), ("dead-cause", b"older")], 1, 0, 3)
+    lease = JobLease(MAIN, None, [("x", b"1"), ("dead-cause", b"older")], 1, 0, 3, key=b"k")
     record = MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5)
-    assert (record.topic, record.value) == ("shop.mail.dead", None)
-    death = dead_letter_of(record.headers or [])
-    assert death is not None
-    assert (death.cause, death.text) == ("no-job", "what is this")
-    assert (record.headers or [])[0] == ("x", b"1")
+    assert (record.kind, record.topic, record.value, record.key) == (RecordKind.DEAD, "shop.mail.dead", None, b"k")
+    assert death_of(record) == DeadLetter("no-job", "BadRecord", "what is this", "", "host1", 5, "shop.mail:0:3")
+    assert [header for header in record.headers or [] if header[0] in ("x", "dead-cause")] == [
+        ("x", b"1"), ("dead-cause", b"no-job")
+    ]  # fmt: skip
 
 
-class Bench:
-    """A settler over a queue in memory."""
-
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.loop = Loop.simulated(self.clock)
-        self.queues = Queues(self.clock)
-        self.delivery = FakeDelivery(self.queues, self.loop, NoEvents())
-        self.publisher = FakePublisher(self.queues, self.loop)
-        self.over: list[tuple[JobLease, bool]] = []
-        self.refused: list[JobLease] = []
-        self.settler = Settler(
-            self.delivery,
-            self.publisher,
-            MAKER,
-            lambda leases, well: self.over.extend((lease, well) for lease in leases),
-            self._too_large,
-            self.refused.extend,
-        )
-
-    def now_ms(self) -> int:
-        return int(self.clock.time() * 1000)
-
-    def _too_large(self, settlement: Settlement, record: OutgoingRecord) -> Settlement:
-        assert settlement.envelope is not None
-        outcome = result_too_large(settlement.envelope, record)
-        decision = decide(outcome, JobHistory(), JobPolicy(), 0)
-        return Settlement(
-            settlement.lease,
-            settlement.envelope,
-            MAKER.for_decision(decision, outcome, settlement.envelope, settlement.lease, self.now_ms()),
-        )
-
-    def settlement(
-        self, value: bytes = b"1", source: JobSource = MAIN, deliveries: int = 1, outcome: Outcome | None = None
-    ) -> Settlement:
-        outcome = outcome or JobSucceeded(value)
-        envelope = a_job("f", clock=self.clock)
-        lease = a_lease(envelope, source)
-        lease.deliveries = deliveries
-        self.queues.append(
-            MAKER.for_decision(
-                decide(SuspectedCrash(), JobHistory(), JobPolicy(), 0), SuspectedCrash(), envelope, lease, 0
-            )[0]
-        )
-        record = self.queues.topics["shop.mail.suspect"][-1]
-        record.holder, record.deliveries, record.locked_until = self.delivery, deliveries, 1e9
-        lease.token = record
-        decision = decide(outcome, JobHistory(), JobPolicy(max_attempts=3), 0)
-        return Settlement(lease, envelope, MAKER.for_decision(decision, outcome, envelope, lease, self.now_ms()))
-
-    def states(self) -> list[StateRecord]:
-        return self.queues.states(NAMES)
+@pytest.mark.parametrize(("count", "kept"), [(MOST_HEADERS, MOST_HEADERS), (MOST_HEADERS + 1, 0)])
+def test_what_has_more_headers_than_a_job_is_dead_without_them(count: int, kept: int) -> None:
+    record = MAKER.no_job(JobLease(MAIN, b"", [("x", b"1")] * count, 1), InvalidRecord("too-many-headers", "x"), 5)
+    assert [name for name, _ in record.headers or []].count("x") == kept
+    assert death_of(record).cause == "too-many-headers"
 
 
-@pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def test_only_the_state_of_a_success_has_a_result_in_it() -> None:
+    (success,) = records_of(JobSucceeded(b"1"), a_job("f"))
+    retried, retry = records_of(AttemptFailed(FAULT), a_job("f"))
+    (revoked,) = records_of(JobExpired(), a_job("f"))
+    (moved,) = records_of(NotStarted(), a_job("f", extra=(("state", b"SUCCESS"),)))
+    assert [is_result(each) for each in (success, late_copy(success, NAMES))] == [True, True]
+    assert [is_result(each) for each in (retried, retry, revoked, moved)] == [False] * 4
 
 
-def test_a_lease_is_accepted_after_its_records_are_durable(bench: Bench) -> None:
-    bench.publisher.is_stuck = True
-    settlement = bench.settlement()
-    bench.settler.settle([settlement])
-    settle(bench.loop)
-    assert bench.delivery.settled == []
-    bench.publisher.advance()
-    settle(bench.loop)
-    assert [lease for lease, _ in bench.delivery.settled] == [settlement.lease]
-    assert bench.over == [(settlement.lease, True)]
+def test_a_late_copy_differs_in_its_topic_alone() -> None:
+    (record,) = records_of(JobSucceeded(b"1"), a_job("f", partition=3))
+    assert late_copy(record, NAMES) == record._replace(topic="shop.results.late")
 
 
-def test_a_group_is_published_in_one_go(bench: Bench) -> None:
-    bench.settler.settle([bench.settlement() for _ in range(50)])
-    settle(bench.loop)
-    assert bench.publisher.sizes == [50]
-    assert len(bench.delivery.settled) == 50
+def test_a_state_without_its_traceback_still_says_what_went_wrong() -> None:
+    state = records_of(AttemptFailed(ErrorInfo("OSError", "d" * 900, "Trace" * 900)), a_job("f"))[1]
+    shorter = without_traceback(state)
+    assert shorter._replace(value=state.value) == state
+    assert detail_of(shorter) == {**detail_of(state), "text": "d" * 200 + "...", "traceback": ""}
 
 
-def test_one_lease_that_fails_takes_no_other_with_it(bench: Bench) -> None:
-    settlements = [bench.settlement() for _ in range(3)]
-    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
-    bench.settler.settle(settlements)
-    settle(bench.loop)
-    assert [lease for lease, _ in bench.delivery.settled] == [settlements[1].lease, settlements[2].lease]
-    assert (settlements[0].lease, False) in bench.over
+def test_what_is_no_job_may_be_recorded_without_what_it_held() -> None:
+    lease = JobLease(MAIN, b"x" * 900, [("x", b"1")], 1, 0, 3, key=b"k")
+    record = without_payload(MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5))
+    assert (record.kind, record.topic, record.value, record.key) == (RecordKind.DEAD, "shop.mail.dead", None, None)
+    assert death_of(record).origin == "shop.mail:0:3"
+    assert all(name.startswith("dead-") for name, _ in record.headers or [])
 
 
-@pytest.mark.parametrize(("source", "deliveries"), [(SUSPECTS, 1), (MAIN, 2)])
-def test_what_must_not_be_delivered_once_more_is_written_again_until_it_is_there(
-    bench: Bench, source: JobSource, deliveries: int
-) -> None:
-    settlement = bench.settlement(source=source, deliveries=deliveries)
-    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s"), NotEnoughReplicasError()]
-    bench.settler.settle([settlement])
-    settle(bench.loop)
-    bench.settler.retry_refused()
-    settle(bench.loop)
-    assert (bench.refused, bench.over, bench.delivery.settled) == ([settlement.lease] * 2, [], [])
-    bench.settler.retry_refused()
-    settle(bench.loop)
-    assert [lease for lease, _ in bench.delivery.settled] == [settlement.lease]
-    assert bench.over == [(settlement.lease, True)]
-    bench.settler.retry_refused()
-    settle(bench.loop)
-    assert len(bench.states()) == 1
-
-
-def test_only_what_is_missing_is_written_again(bench: Bench) -> None:
-    settlement = bench.settlement(source=SUSPECTS, outcome=AttemptFailed(ErrorInfo("OSError")))
-    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
-    bench.settler.settle([settlement])
-    settle(bench.loop)
-    bench.settler.retry_refused()
-    settle(bench.loop)
-    assert len(bench.queues.topics["shop.mail"]) == len(bench.states()) == 1
-    assert bench.over == [(settlement.lease, True)]
-
-
-def test_what_is_lost_meanwhile_is_not_written_again(bench: Bench) -> None:
-    settlement = bench.settlement(source=SUSPECTS)
-    bench.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
-    bench.settler.settle([settlement])
-    settle(bench.loop)
-    settlement.lease.lost = True
-    bench.settler.retry_refused()
-    settle(bench.loop)
-    assert (bench.states(), bench.over) == ([], [(settlement.lease, False)])
-
-
-def test_a_result_that_its_topic_does_not_take_is_a_failure_that_says_so(bench: Bench) -> None:
-    bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError()]
-    bench.settler.settle([bench.settlement(b'"' + b"x" * 5000 + b'"')])
-    settle(bench.loop)
-    (state,) = bench.states()
-    assert state.state is JobState.FAILURE
-    assert state.detail()["type"] == "PayloadTooLarge"
-    assert "5002 bytes, more than the topic shop.results accepts" in state.detail()["text"]
-    assert len(bench.queues.topics["shop.mail.dead"]) == 1
-    assert len(bench.delivery.settled) == 1
-
-
-@pytest.mark.parametrize("source", [MAIN, SUSPECTS])
-def test_a_failure_that_its_topic_does_not_take_either_ends_there(bench: Bench, source: JobSource) -> None:
-    bench.publisher.errors["shop.results"] = [MessageSizeTooLargeError(), MessageSizeTooLargeError()]
-    bench.settler.settle([bench.settlement(b'"' + b"x" * 5000 + b'"', source)])
-    settle(bench.loop)
-    assert [well for _, well in bench.over] == [False]
-
-
-def test_a_record_that_was_appended_late_is_copied_to_the_late_topic(bench: Bench) -> None:
-    bench.publisher.is_stuck = True
-    bench.settler.settle([bench.settlement()])
-    bench.clock.advance(61)
-    bench.publisher.advance()
-    settle(bench.loop)
-    assert len(bench.queues.topics["shop.results"]) == len(bench.queues.topics["shop.results.late"]) == 1
-    assert len(bench.delivery.settled) == 1
-
-
-def test_a_lost_lease_is_not_accepted(bench: Bench) -> None:
-    settlement = bench.settlement()
-    settlement.lease.lost = True
-    bench.settler.settle([settlement])
-    settle(bench.loop)
-    assert bench.delivery.settled == []
+def test_a_result_that_is_too_large_is_an_error_that_no_attempt_mends() -> None:
+    (record,) = records_of(JobSucceeded(b"x" * 5002), a_job("f"))
+    outcome = result_too_large(a_job("f"), record)
+    assert (outcome.listed, outcome.error_info.type) == (False, "PayloadTooLarge")
+    assert outcome.error_info.text.startswith(
+        "the result of task f is 5002 bytes, more than the topic shop.results accepts"
+    )

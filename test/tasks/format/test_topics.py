@@ -45,12 +45,16 @@ class Admin:
         self.created.append(plan.name)
 
 
-def test_a_queue_has_three_topics_and_the_results_two() -> None:
+def test_a_queue_has_four_topics_and_the_results_two() -> None:
     assert [p.name for p in queue_plans(NAMES, "mail", TopicDefaults())] == [
         "shop.mail",
+        "shop.mail.due",
         "shop.mail.suspect",
         "shop.mail.dead",
     ]
+    assert [NAMES.queue("mail"), NAMES.due("mail"), NAMES.suspect("mail"), NAMES.dead("mail")] == [
+        "shop.mail", "shop.mail.due", "shop.mail.suspect", "shop.mail.dead",
+    ]  # fmt: skip
     assert [p.name for p in results_plans(NAMES, TopicDefaults())] == ["shop.results", "shop.results.late"]
 
 
@@ -61,6 +65,7 @@ def test_nothing_that_waits_expires_and_all_times_are_the_brokers() -> None:
     kept = {p.name: p.configs["retention.ms"] for p in plans}
     assert kept == {
         "shop.mail": "-1",
+        "shop.mail.due": "-1",
         "shop.mail.suspect": "-1",
         "shop.mail.dead": "2592000000",
         "shop.results": "86400000",
@@ -90,14 +95,14 @@ def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "queue", ["results", "commands", "schedule", "workers", "mail.dead", "mail.suspect", "results.late"]
+    "queue", ["results", "commands", "schedule", "workers", "mail.dead", "mail.suspect", "mail.due", "results.late"]
 )
 def test_a_queue_cannot_have_the_name_of_an_apps_own_topic(queue: str) -> None:
     with pytest.raises(IllegalArgumentError, match="uses a topic of that name"):
         check_queue(queue)
 
 
-@pytest.mark.parametrize("queue", ["mail", "eu.mail", "dead", "A-b_9"])
+@pytest.mark.parametrize("queue", ["mail", "eu.mail", "dead", "due", "A-b_9"])
 def test_other_names_are_queues(queue: str) -> None:
     assert check_queue(queue) == queue
 
@@ -105,7 +110,7 @@ def test_other_names_are_queues(queue: str) -> None:
 def test_missing_topics_are_created() -> None:
     admin = Admin()
     found = ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
-    assert admin.created == ["shop.mail", "shop.mail.suspect", "shop.mail.dead"]
+    assert admin.created == ["shop.mail", "shop.mail.due", "shop.mail.suspect", "shop.mail.dead"]
     assert found["shop.mail"].partitions == 8
     assert found["shop.mail"].max_message_bytes == 1_000_000 + 64 * 1024
 

@@ -6,15 +6,14 @@ The rules are those of docs/tasks.rst ("What happens then", "When a worker dies"
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
+import random
 from typing import Any
 
 import pytest
 
-from kafka.tasks import App, Retry
-from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks import App, Retry, expo
+from kafka.tasks.delivery.base import Ending, JobLease, JobSource, SourceKind
 from kafka.tasks.delivery.records import StateRecords
-from kafka.tasks.delivery.settlement import Settlement
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.envelope import decode as decode_job
@@ -27,16 +26,26 @@ from kafka.tasks.rules.outcome import (
     ChildLost,
     ErrorInfo,
     JobCancelled,
+    JobRetried,
+    JobSnoozed,
     JobSucceeded,
+    NotDue,
     NotStarted,
     Outcome,
+    SuspectedCrash,
+    UnknownTask,
     WorkerCrashed,
 )
-from kafka.tasks.worker.admission import AdmissionHold, AdmissionPolicy
+from kafka.tasks.worker.admission import FALLBACK_BACKOFF_S, AdmissionPolicy
 
 NOW = 1_700_000_000_000
-QUEUE, SUSPECT = JobSource("q", "shop.q"), JobSource("q", "shop.q.suspect", True)
+QUEUE, DUE, SUSPECT = (
+    JobSource("q", "shop.q"), JobSource("q", "shop.q.due", SourceKind.DUE),
+    JobSource("q", "shop.q.suspect", SourceKind.SUSPECT),
+)  # fmt: skip
 ERROR = AttemptFailed(ErrorInfo("OSError", "disk"))
+UNKNOWN = UnknownTask("plain", "it is new")
+CAUSED = ("attempt", "crashes", "clean", "unknown")
 
 
 def an_app() -> App:
@@ -48,6 +57,9 @@ def an_app() -> App:
     @app.task(name="again", retry=Retry(max_attempts=2))
     def again() -> None: ...
 
+    @app.task(name="later", retry=Retry(max_attempts=4, backoff=expo(first=4, factor=2), jitter=False))
+    def later() -> None: ...
+
     @app.task(name="quiet", store_result=False)
     def quiet() -> None: ...
 
@@ -58,13 +70,12 @@ def an_app() -> App:
 
 
 class Bench:
-    """A clerk with the tasks of an app; its ids may name the results partitions 0 to 7."""
+    """The policy with the tasks of an app; its ids may name the results partitions 0 to 7."""
 
     def __init__(self, **numbers: Any) -> None:
-        app = an_app()
-        self.delivery: Any = SimpleNamespace(lock_s=30.0, delivery_limit=5)
+        self.app = an_app()
         self.admission = AdmissionPolicy(
-            app.tasks, StateRecords(app.names, "h"), self.delivery, 8, WorkerOptions(**numbers)
+            self.app.tasks, StateRecords(self.app.names, "h"), 8, WorkerOptions(**numbers), random.Random(0)
         )
 
     def lease(
@@ -72,82 +83,201 @@ class Bench:
         **fields: Any,
     ) -> JobLease:  # fmt: skip
         job = Envelope(make_id(NOW, partition, b"\1" * 8), name, b"[]", **fields)
-        lease = JobLease(source, job.value, job.headers(), deliveries)
+        lease = JobLease(source, job.value, job.headers(), deliveries, key=job.key)
         lease.excused = excused
         return lease
 
-    def admit(self, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Job | Settlement | AdmissionHold:
+    def admit(self, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Job | NotDue | Ending:
         return self.admission.admit(self.lease(name, source, **fields), NOW)
 
-    def end(
-        self, outcome: Outcome, name: str = "plain", source: JobSource = QUEUE, **fields: Any
-    ) -> Job | Settlement | AdmissionHold:
+    def end(self, outcome: Outcome, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Ending:
         lease = self.lease(name, source, **fields)
-        return self.admission.end(lease, decode_job(lease.value, lease.headers), outcome, fields.get("crashes", 0), NOW)
+        job = decode_job(lease.value, lease.headers, lease.key)
+        return self.admission.end(lease, job, outcome, fields.get("crashes", 0), NOW)
 
 
-def written(settlement: Settlement) -> list[str]:
+def written(ending: Ending) -> list[str]:
     """The records of an ending: a state, or a topic with the headers that tell how far the job has come."""
     found = []
-    for record in settlement.records:
+    for record in ending.records:
         headers = record.headers or []
         state = decode_state(record.key, record.value, headers)
-        count = [f"{name}={raw.decode()}" for name, raw in headers if raw and name in ("attempt", "crashes", "unknown")]
+        count = [f"{name}={raw.decode()}" for name, raw in headers if raw and name in CAUSED]
         cause = [raw.decode() for name, raw in headers if raw and name == "dead-cause"]
-        found.append(state.state.name if state else " ".join([record.topic, *cause, *count]))
+        due = [f"in {int(raw) - NOW} ms" for name, raw in headers if raw and name == "due"]
+        found.append(state.state.name if state else " ".join([record.topic, *cause, *count, *due]))
     return found
 
 
-def outcome_of(found: Job | Settlement | AdmissionHold | None) -> object:
+def outcome_of(found: Job | Ending | NotDue) -> object:
     """What becomes of a lease, as far as the worker goes by it."""
     if isinstance(found, Job):
         return "runs"
-    if isinstance(found, AdmissionHold):
-        return found.seconds
-    if found is None:
-        return "released"
+    if isinstance(found, NotDue):
+        return found.due_ms - NOW
     marks = [name for name in ("is_move", "is_dead", "is_last") if getattr(found, name)]
     return [*written(found), *marks]
 
 
 def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
-    # the lease -> "runs", seconds for which it is held, or the records that end it and what the worker goes by
+    # the lease -> "runs", in how many ms it is due, or the records that end it and what the worker goes by
+    dead = ["FAILURE", "is_dead", "is_last"]
     rows: list[tuple[dict[str, Any], object]] = [
         ({}, "runs"),
         ({"attempt": 3, "clean": 2}, "runs"),
+        ({"source": DUE, "due_ms": NOW}, "runs"),
         ({"expires_ms": NOW + 1}, "runs"),
         ({"expires_ms": NOW}, ["REVOKED", "is_last"]),
         ({"deliveries": 2}, ["shop.q.suspect", "is_move"]),
         ({"deliveries": 2, "crashes": 1}, ["shop.q.suspect crashes=1", "is_move"]),
+        ({"source": DUE, "deliveries": 2}, ["shop.q.suspect", "is_move"]),
         ({"crashes": 2}, "runs"),
-        ({"crashes": 3}, ["shop.q.dead crashes crashes=3", "FAILURE", "is_dead", "is_last"]),
+        ({"crashes": 3}, ["shop.q.dead crashes crashes=3", *dead]),
         ({"source": SUSPECT, "deliveries": 3}, "runs"),
-        ({"source": SUSPECT, "deliveries": 4},
-         ["shop.q.dead crashes crashes=3", "FAILURE", "is_dead", "is_last"]),
-        ({"source": SUSPECT, "deliveries": 4, "excused": 1}, ["shop.q.suspect crashes=2", "is_move"]),
+        ({"source": SUSPECT, "deliveries": 4}, ["shop.q.dead crashes crashes=3", *dead]),
+        ({"source": SUSPECT, "deliveries": 4, "excused": 1}, ["shop.q.suspect crashes=2 clean=1", "is_move"]),
         ({"source": SUSPECT, "expires_ms": NOW}, ["REVOKED", "is_last"]),
-        ({"name": "new"}, 1.0),
-        ({"name": "new", "deliveries": 3}, 4.0),
-        ({"name": "new", "deliveries": 4}, ["shop.q.dead unknown-task", "FAILURE", "is_dead", "is_last"]),
-        ({"name": "new", "source": SUSPECT, "unknown": 1}, 2.0),
-        ({"name": "new", "source": SUSPECT, "deliveries": 2, "excused": 1, "unknown": 1},
-         ["shop.q.suspect unknown=2", "is_move"]),
-        # docs of kafka.tasks.hooks: the hidden task is one that no topic knows
-        ({"name": "kafka.tasks.error_handler"}, 1.0),
+        # not due: it is held; after a delivery it is written anew, since the broker's limit counts it
+        ({"source": DUE, "due_ms": NOW + 7}, 7),
+        ({"source": SUSPECT, "due_ms": NOW + 7}, 7),
+        ({"name": "new", "source": DUE, "due_ms": NOW + 7}, 7),
+        ({"source": DUE, "due_ms": NOW + 7, "deliveries": 2}, ["shop.q.due clean=1 in 7 ms"]),
+        ({"source": DUE, "due_ms": NOW + 7, "expires_ms": NOW}, ["REVOKED", "is_last"]),
+        # what this worker cannot run waits among the due jobs, and starts at once where it can run
+        ({"name": "new"}, ["shop.q.due unknown=1 in 1000 ms"]),
+        ({"name": "new", "deliveries": 3}, ["shop.q.due unknown=1 in 1000 ms"]),
+        ({"name": "new", "source": DUE, "unknown": 2, "unknown_since_ms": NOW - 3000},
+         ["shop.q.due unknown=3 in 4000 ms"]),
+        ({"name": "new", "source": DUE, "unknown": 9, "unknown_since_ms": NOW - 86_400_000},
+         ["shop.q.dead unknown-task unknown=9", *dead]),
+        ({"name": "new", "source": SUSPECT, "deliveries": 2, "crashes": 1},
+         ["shop.q.due crashes=2 unknown=1 in 1000 ms"]),
+        ({"name": "new", "source": SUSPECT, "deliveries": 2, "excused": 1},
+         ["shop.q.due unknown=1 in 1000 ms"]),
+        ({"source": DUE, "unknown": 2, "unknown_since_ms": NOW - 3000, "due_ms": NOW + 9}, "runs"),
+        ({"needs": ("rust",)}, ["shop.q.due unknown=1 in 1000 ms"]),
+        ({"name": "new", "needs": ("rust",)}, ["shop.q.due unknown=1 in 1000 ms"]),
+        # docs of kafka.tasks.hooks: no topic can have a job of the hidden task
+        ({"name": "kafka.tasks.error_handler"}, ["shop.q.dead bad-name", "is_dead"]),
         ({"partition": 7}, "runs"),
         ({"partition": 8}, ["shop.q.dead bad-id", "is_dead"]),
+        ({"name": "a\nb"}, ["shop.q.dead bad-name", "is_dead"]),
     ]  # fmt: skip
     found = [(row, outcome_of(Bench().admit(**row))) for row, _ in rows]
     assert found == rows
 
 
-def test_the_hidden_task_is_unknown_to_topics_even_where_the_worker_has_it() -> None:
+def test_the_hidden_task_is_for_no_topic_even_where_the_worker_has_it() -> None:
     bench = Bench()
     bench.admission = AdmissionPolicy(
-        {"kafka.tasks.error_handler": an_app().tasks["plain"]}, StateRecords(an_app().names, "h"), bench.delivery, 8,
-        WorkerOptions(),
+        {"kafka.tasks.error_handler": bench.app.tasks["plain"]}, StateRecords(bench.app.names, "h"), 8,
+        WorkerOptions(), random.Random(0),
     )  # fmt: skip
-    assert outcome_of(bench.admit("kafka.tasks.error_handler")) == 1.0
+    assert outcome_of(bench.admit("kafka.tasks.error_handler")) == ["shop.q.dead bad-name", "is_dead"]
+
+
+def test_how_long_a_job_waits_for_a_worker_is_a_setting() -> None:
+    lease = {"name": "new", "source": DUE, "unknown": 9}
+    dead = ["shop.q.dead unknown-task unknown=9", "FAILURE", "is_dead", "is_last"]
+    for since_ms, expected in ((NOW - 59_999, ["shop.q.due unknown=10 in 60000 ms"]), (NOW - 60_000, dead)):
+        assert outcome_of(Bench(unknown_ttl_s=60).admit(**lease, unknown_since_ms=since_ms)) == expected
+
+
+def test_a_job_that_is_given_back_while_it_is_held_goes_where_it_came_from() -> None:
+    bench = Bench()
+    for source, expected in (
+        (QUEUE, ["shop.q.due crashes=1 clean=3 in 7 ms"]),
+        (DUE, ["shop.q.due crashes=1 clean=3 in 7 ms"]),
+        (SUSPECT, ["shop.q.suspect crashes=1 clean=3 in 7 ms", "is_move"]),
+    ):
+        lease = bench.lease(source=source, due_ms=NOW + 7, crashes=1, clean=2)
+        assert isinstance(bench.admission.admit(lease, NOW), NotDue)
+        assert outcome_of(bench.admission.give_back(lease, NOW)) == expected
+
+
+def test_every_move_of_a_job_keeps_its_key_and_the_headers_of_others() -> None:
+    others = (("traceparent", b"00-1"), ("tenant", b"\xff"), ("empty", None), ("traceparent", b"00-2"))
+    # outcome -> where the job goes
+    rows: list[tuple[Outcome, str]] = [
+        (ERROR, "shop.q.due"),
+        (JobRetried(NOW + 5), "shop.q.due"),
+        (JobSnoozed(5), "shop.q.due"),
+        (ChildLost("exit"), "shop.q.due"),
+        (NotStarted(), "shop.q.due"),
+        (UNKNOWN, "shop.q.due"),
+        (SuspectedCrash(), "shop.q.suspect"),
+        (AttemptFailed(ErrorInfo("E"), listed=False), "shop.q.dead"),
+        (WorkerCrashed(ErrorInfo("E")), "shop.q.dead"),
+    ]
+    for outcome, topic in rows:
+        for key in (b"customer 7", b"", None):
+            ending = Bench().end(outcome, "again", key=key, extra=others)
+            record = ending.records[0]
+            assert (record.topic, record.key, record.value) == (topic, key, b"[]")
+            assert tuple(each for each in record.headers or [] if each in others) == others
+    held = Bench()
+    lease = held.lease(due_ms=NOW + 7, key=b"customer 7", extra=others)
+    (record,) = held.admission.give_back(lease, NOW).records
+    assert (record.key, tuple(each for each in record.headers or [] if each in others)) == (b"customer 7", others)
+    job = held.admit(key=b"customer 7", extra=others)
+    assert isinstance(job, Job)
+    assert (job.envelope.key, job.envelope.extra) == (b"customer 7", others)
+
+
+def test_a_record_that_is_no_job_keeps_its_key() -> None:
+    found = Bench().admission.admit(JobLease(QUEUE, b"x", [("y", b"1")], 1, key=b"k"), NOW)
+    assert isinstance(found, Ending)
+    (record,) = found.records
+    assert (record.topic, record.key, record.value) == ("shop.q.dead", b"k", b"x")
+    assert ("y", b"1") in (record.headers or [])
+
+
+def test_the_next_attempt_is_due_after_the_back_off_of_the_policy() -> None:
+    # attempt, outcome -> where it goes; only an error of the task is followed by its back-off
+    rows: list[tuple[int, Outcome, list[str]]] = [
+        (1, ERROR, ["shop.q.due attempt=2 in 4000 ms", "RETRY"]),
+        (2, ERROR, ["shop.q.due attempt=3 in 8000 ms", "RETRY"]),
+        (3, ERROR, ["shop.q.due attempt=4 in 16000 ms", "RETRY"]),
+        (2, JobRetried(NOW + 5), ["shop.q.due attempt=3 in 5 ms", "RETRY"]),
+        (4, JobRetried(NOW + 5), ["shop.q.dead attempts attempt=4", "FAILURE", "is_dead", "is_last"]),
+        (4, JobSnoozed(5), ["shop.q.due attempt=4 in 5 ms"]),
+        (2, ChildLost("exit"), ["shop.q.due attempt=2 crashes=1", "RETRY"]),
+        (2, NotStarted(), ["shop.q.due attempt=2 clean=1"]),
+    ]
+    found = [(n, outcome, outcome_of(Bench().end(outcome, "later", attempt=n))) for n, outcome, _ in rows]
+    assert found == rows
+    assert outcome_of(Bench().end(ERROR, "later", attempt=2, source=SUSPECT)) == [
+        "shop.q.due attempt=3 in 8000 ms", "RETRY"
+    ]  # fmt: skip
+
+
+def test_jitter_takes_up_to_a_half_of_the_back_off_by_the_generator_that_is_given() -> None:
+    app = App("shop", bootstrap_servers="fake://")
+    app.task(name="later", retry=Retry(backoff=expo(first=8)))(lambda: None)
+
+    def waits(seed: int) -> list[str]:
+        bench = Bench()
+        options = WorkerOptions()
+        bench.admission = AdmissionPolicy(app.tasks, StateRecords(app.names, "h"), 8, options, random.Random(seed))
+        return [written(bench.end(ERROR, "later"))[0] for _ in range(50)]
+
+    found = [int(text.split()[-2]) for text in waits(1)]
+    assert 4000 <= min(found) < 4500
+    assert 7500 < max(found) <= 8000
+    assert waits(1) == waits(1) != waits(2)
+
+
+def test_a_back_off_that_raises_is_logged_and_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    waits = iter([1.0] * 4)
+    bench = Bench()
+    retry = Retry(max_attempts=5, backoff=lambda attempt: next(waits), jitter=False)
+    bench.app.task(name="broken", retry=retry)(lambda: None)
+    bench.admission = AdmissionPolicy(
+        bench.app.tasks, StateRecords(bench.app.names, "h"), 8, WorkerOptions(), random.Random(0)
+    )
+    assert outcome_of(bench.end(ERROR, "broken")) == ["shop.q.due attempt=2 in 60000 ms", "RETRY"]
+    assert FALLBACK_BACKOFF_S == 60
+    assert "the back-off of task broken failed, retrying after 60 s" in caplog.text
 
 
 def test_a_job_that_runs_has_its_crashes_and_the_nearest_limits() -> None:
@@ -179,16 +309,17 @@ def test_how_a_job_that_ran_leaves() -> None:
         (JobSucceeded(b"1"), {"store_result": False}, ["is_last"]),
         (JobCancelled("no"), {}, ["REVOKED", "is_last"]),
         (ERROR, {}, ["shop.q.dead error", *dead]),
-        (ERROR, {"name": "again"}, ["shop.q attempt=2", "RETRY"]),
-        (ERROR, {"name": "again", "source": SUSPECT}, ["shop.q attempt=2", "RETRY"]),
+        (ERROR, {"name": "again"}, ["shop.q.due attempt=2", "RETRY"]),
+        (ERROR, {"name": "again", "source": SUSPECT}, ["shop.q.due attempt=2", "RETRY"]),
         (ERROR, {"name": "again", "attempt": 2}, ["shop.q.dead attempts attempt=2", *dead]),
         (ERROR, {"name": "again", "expires_ms": NOW}, ["shop.q.dead expired", *dead]),
-        (ChildLost("signal", 9), {}, ["shop.q crashes=1", "RETRY"]),
+        (ChildLost("signal", 9), {}, ["shop.q.due crashes=1", "RETRY"]),
         (ChildLost("signal", 9), {"crashes": 2}, ["shop.q.dead lost-signal crashes=3", *dead]),
-        (WorkerCrashed(ErrorInfo("WorkerLost")), {"crashes": 1}, ["shop.q.suspect crashes=1", "is_move"]),
-        (NotStarted(), {}, ["shop.q"]),
-        (NotStarted(), {"source": SUSPECT, "crashes": 2, "unknown": 1}, ["shop.q.suspect crashes=2 unknown=1",
-                                                                         "is_move"]),
+        (WorkerCrashed(ErrorInfo("WorkerLost")), {"crashes": 3}, ["shop.q.dead crashes crashes=3", *dead]),
+        (NotStarted(), {}, ["shop.q.due clean=1"]),
+        (NotStarted(), {"source": DUE}, ["shop.q.due clean=1"]),
+        (NotStarted(), {"source": SUSPECT, "crashes": 2}, ["shop.q.suspect crashes=2 clean=1", "is_move"]),
+        (ChildLost("stopped", counts=False), {"source": SUSPECT}, ["shop.q.suspect clean=1", "is_move"]),
     ]  # fmt: skip
     found = [(outcome, row, outcome_of(Bench().end(outcome, **row))) for outcome, row, _ in rows]
     assert found == rows
@@ -199,35 +330,7 @@ def test_the_crash_limit_is_that_of_the_app() -> None:
     assert outcome_of(Bench(crash_limit=2).end(lost, crashes=1)) == [
         "shop.q.dead lost-exit crashes=2", "FAILURE", "is_dead", "is_last"
     ]  # fmt: skip
-    assert outcome_of(Bench(crash_limit=5).end(lost, crashes=3)) == ["shop.q crashes=4", "RETRY"]
-
-
-def test_a_limit_of_deliveries_that_the_broker_changes_holds_from_then_on() -> None:
-    bench = Bench()
-    assert outcome_of(bench.admit("new", deliveries=3)) == 4.0
-    bench.delivery.delivery_limit = 10
-    assert [outcome_of(bench.admit("new", deliveries=n)) for n in (4, 8)] == [8.0, 128.0]
-    bench.delivery.delivery_limit = 4
-    assert outcome_of(bench.admit("new", deliveries=3)) == ["shop.q.dead unknown-task", "FAILURE", "is_dead", "is_last"]
-
-
-def test_a_held_lease_is_released_but_a_suspect_is_written_anew() -> None:
-    # the lease, whether its time has come -> what ends it; before its time it does not count as a hand-out
-    rows: list[tuple[dict[str, Any], bool, object]] = [
-        ({}, True, "released"),
-        ({}, False, "released"),
-        ({"source": SUSPECT, "crashes": 1}, True, ["shop.q.suspect crashes=1 unknown=1", "is_move"]),
-        ({"source": SUSPECT, "crashes": 1}, False, ["shop.q.suspect crashes=1", "is_move"]),
-        ({"source": SUSPECT, "unknown": 2}, False, ["shop.q.suspect unknown=2", "is_move"]),
-        ({"source": SUSPECT, "deliveries": 3, "excused": 1}, True, ["shop.q.suspect crashes=1 unknown=1", "is_move"]),
-        ({"source": SUSPECT, "deliveries": 9, "crashes": 1}, True, ["shop.q.suspect crashes=9 unknown=1", "is_move"]),
-        ({"source": SUSPECT, "unknown": 3}, True, ["shop.q.dead unknown-task", "FAILURE", "is_dead", "is_last"]),
-    ]
-    found = []
-    for row, is_due, _ in rows:
-        bench = Bench()
-        found.append((row, is_due, outcome_of(bench.admission.end_hold(bench.lease("new", **row), is_due, NOW))))
-    assert found == rows
+    assert outcome_of(Bench(crash_limit=5).end(lost, crashes=3)) == ["shop.q.due crashes=4", "RETRY"]
 
 
 def test_a_record_that_is_no_job_is_dead_and_no_job_has_ended() -> None:
@@ -251,11 +354,17 @@ def test_the_log_has_runs_that_failed_and_no_others(caplog: pytest.LogCaptureFix
     caplog.set_level(logging.INFO, "kafka.tasks.worker.admission")
     job_id = make_id(NOW, 0, b"\1" * 8)
     bench = Bench()
-    for outcome in (JobSucceeded(b"1"), JobCancelled("no"), NotStarted()):
+    for outcome in (JobSucceeded(b"1"), JobCancelled("no"), NotStarted(), JobSnoozed(5)):
         bench.end(outcome)
     assert new_log_lines(caplog) == []
     bench.end(ERROR, "again")
     assert new_log_lines(caplog) == [f"INFO again {job_id} will be retried after attempt 1 of 2 (OSError: disk)"]
+    bench.end(ERROR, "later")
+    bench.end(JobRetried(NOW + 1500, "429"))
+    assert new_log_lines(caplog) == [
+        f"INFO later {job_id} will be retried in 4 s after attempt 1 of 4 (OSError: disk)",
+        f"INFO plain {job_id} will be retried in 1.5 s after attempt 1 (RetryAt: 429)",
+    ]
     bench.end(ERROR)
     assert new_log_lines(caplog) == [
         f"WARNING plain {job_id} failed permanently (OSError: disk) and moves to the dead topic shop.q.dead; "
@@ -292,24 +401,23 @@ def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize(
-    ("lock_s", "lease", "seconds"),
+    ("options", "lease", "why", "hours"),
     [
-        (30.0, {}, 7),  # 1, 2 and 4 s
-        (30.0, {"deliveries": 2}, 6),
-        (30.0, {"deliveries": 3}, 4),
-        (9.0, {}, 6),  # nothing is held for longer than a third of its lock: 1, 2 and 3 s
-        (30.0, {"source": SUSPECT}, 7),
-        (30.0, {"source": SUSPECT, "unknown": 1}, 6),
+        ({}, {"name": "new"}, "no task of that name is declared in 5 tasks", "24"),
+        ({"unknown_ttl_s": 5400}, {"name": "new"}, "no task of that name is declared in 5 tasks", "1.5"),
+        ({}, {"needs": ("rust", "gpu")}, "this release does not understand rust, gpu, which the job needs", "24"),
     ],
 )
-def test_an_unknown_task_is_reported_with_how_long_its_jobs_wait(
-    caplog: pytest.LogCaptureFixture, lock_s: float, lease: dict[str, Any], seconds: int
+def test_a_job_that_cannot_run_here_is_reported_with_why_and_for_how_long_it_waits(
+    caplog: pytest.LogCaptureFixture, options: dict[str, Any], lease: dict[str, Any], why: str, hours: str
 ) -> None:
-    bench = Bench()
-    bench.delivery.lock_s = lock_s
-    bench.admit("new", **lease)
-    (line,) = new_log_lines(caplog)
-    assert f"fails in about {seconds} s if there is none; import the module" in line
+    Bench(**options).admit(**lease)
+    job_id = make_id(NOW, 0, b"\1" * 8)
+    assert new_log_lines(caplog) == [
+        f"WARNING cannot run task {lease.get('name', 'plain')!r}: {why}; job {job_id} waits for a worker that can, and "
+        f"fails after {hours} h if there is none; import the module that defines the task in the app's module, or "
+        "deploy it to this worker"
+    ]
 
 
 def test_a_task_that_is_unknown_since_a_function_defines_it_has_another_remedy(
@@ -328,8 +436,8 @@ def test_each_unknown_task_is_reported_once_and_only_the_first_hundred(caplog: p
     bench = Bench()
     for number in (*range(102), *range(102)):
         bench.admit(f"new{number}")
-    told_of = [line.partition("unknown task '")[2].partition("'")[0] for line in new_log_lines(caplog)]
-    assert told_of == [f"new{number}" for number in range(100)]
+    reported = [line.partition("cannot run task '")[2].partition("'")[0] for line in new_log_lines(caplog)]
+    assert reported == [f"new{number}" for number in range(100)]
 
 
 def test_what_has_so_many_headers_that_they_are_left_out_is_no_job_and_dead_without_them() -> None:
@@ -340,7 +448,7 @@ def test_what_has_so_many_headers_that_they_are_left_out_is_no_job_and_dead_with
         bench.admission.admit(lease, NOW),
         bench.admission.admit(JobLease(QUEUE, b"", [("", None)] * 1000, 1), NOW),
     ):
-        assert isinstance(found, Settlement)
+        assert isinstance(found, Ending)
         (record,) = found.records
         assert record.topic == "shop.q.dead"
         assert record.headers is not None
