@@ -160,7 +160,8 @@ class Appended(NamedTuple):
 class Ending:
     """How one lease ends: the records that must be durable before it is accepted.
 
-    ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already.
+    ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already, or is not
+    to be, since its result is there.
     ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
     follows, it has ended for good.
     """

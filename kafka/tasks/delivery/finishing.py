@@ -93,6 +93,7 @@ def next_ending(
                 is_shortened = True
         elif ending.envelope is not None and _is_late(record, answer, ending.envelope, names):
             more.append(late_copy(record, names))
+            is_shortened = is_shortened or is_result(record)  # it is there, so a copy that is too large is no failure
     if error is None and not more:
         return None
     rest = Ending(
@@ -192,8 +193,7 @@ class PublishThenAccept:
         by_callback: dict[FinishCallback, list[Ending]] = {}
         for ending, done in kept:
             if ending.lease.lost:
-                self._moving.pop(ending.lease, None)
-                done([ending.lease])
+                (self._end_moved if ending.is_move else self._end)([ending.lease], done)
             else:
                 by_callback.setdefault(done, []).append(ending)
         for done, endings in by_callback.items():
@@ -231,7 +231,9 @@ class PublishThenAccept:
                 if isinstance(answer, Appended) and not _is_late(records[0], answer, ending.envelope, self._names):
                     (moved if ending.is_move else durable).append(ending.lease)
                     continue
-            step = next_ending(ending, answers[begin:position], self._names, self._events.replace_result)
+            step = None  # a lost lease ends here: nothing more is written of it, since another worker runs its job
+            if not ending.lease.lost:
+                step = next_ending(ending, answers[begin:position], self._names, self._events.replace_result)
             if step is None:
                 (moved if ending.is_move else durable).append(ending.lease)
             elif isinstance(step, Ending):

@@ -253,6 +253,19 @@ def test_what_is_lost_meanwhile_is_not_written_again(bench: Bench) -> None:
     assert bench.accepted == [endings[1].lease]
 
 
+@pytest.mark.parametrize("error", [TIMEOUT, TOO_LARGE])
+def test_nothing_follows_the_records_of_a_job_whose_lock_is_lost_meanwhile(bench: Bench, error: KafkaError) -> None:
+    """Another worker runs it: a failure of this one would be its result (task-queue.md, "Topics of an app")."""
+    bench.publisher.is_stuck = True
+    bench.publisher.errors[RESULTS] = [error]
+    ending = bench.ending()
+    bench.finish(ending)
+    ending.lease.lost = True
+    bench.publisher.advance()
+    bench.pass_time(60)
+    assert (bench.counts(), bench.replaced, bench.accepted, bench.over) == ({}, [], [], [ending.lease])
+
+
 def test_the_log_says_what_to_do_only_where_no_retry_mends_it(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -377,6 +390,21 @@ def test_a_state_that_was_appended_late_is_copied_to_the_late_topic_first(bench:
     assert bench.accepted == [ending.lease]
 
 
+def test_a_result_that_is_there_is_no_failure_because_its_copy_is_too_large(bench: Bench) -> None:
+    """The first terminal record wins: a reader of the results has it, so the job is not to die in the dead topic."""
+    bench.publisher.is_stuck = True
+    bench.finish(bench.ending())
+    bench.clock.advance(61)
+    bench.publisher.errors[LATE] = [TOO_LARGE]
+    bench.publisher.advance()
+    settle(bench.loop)
+    assert bench.over == []
+    bench.pass_time(RETRY_S[0])
+    assert bench.replaced == []
+    assert [state.state for state in bench.states()] == [JobState.SUCCESS] * 2
+    assert len(bench.accepted) == 1
+
+
 # -- jobs that move to the suspects -----------------------------------------------------------------------------------
 
 
@@ -405,6 +433,21 @@ def test_jobs_are_moving_from_the_first_write_to_the_last_answer(bench: Bench) -
     bench.pass_time(RETRY_S[0])
     bench.answer()
     assert (bench.finishing.is_moving, bench.moved, len(bench.over)) == (False, [{"mail"}], 2)
+
+
+def test_a_move_that_is_lost_is_waited_for_no_longer(bench: Bench) -> None:
+    ending = bench.ending(SuspectedCrash())
+    bench.is_mute = True
+    bench.finish(ending)
+    bench.publisher.errors[SUSPECT] = [TIMEOUT]
+    lost = bench.ending(SuspectedCrash())
+    bench.finish(lost)
+    bench.answer()
+    lost.lease.lost = True
+    assert bench.moved == []
+    bench.pass_time(RETRY_S[0])
+    assert (bench.finishing.is_moving, bench.moved) == (False, [{"mail"}]), "the one that moved can start"
+    assert bench.over == [ending.lease, lost.lease]
 
 
 def test_a_move_without_an_answer_is_waited_for_some_seconds(bench: Bench) -> None:
