@@ -147,6 +147,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     client_settings.add_arguments(parser)
     parser.add_argument(
+        "--log-jobs",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="log at INFO when a job is received and how it ends, above 100 lines a second as counts;"
+        " --no-log-jobs turns it off",
+    )
+    parser.add_argument(
         "--log-level",
         default="INFO",
         type=str.upper,
@@ -182,7 +189,7 @@ def run(args: argparse.Namespace) -> int:
         )
     queues = check_queues(app, names)
     try:
-        run_worker(app, queues, pool, settings=settings, health=args.health_port, is_alone=True)
+        run_worker(app, queues, pool, settings=settings, health=args.health_port, is_alone=True, log_jobs=args.log_jobs)
     except PoolFailed as error:
         raise CommandError(str(error.args[0]), EXIT_POOL_FAILED) from error
     return 0

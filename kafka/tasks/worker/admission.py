@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka.log_limit import LimitedLog
@@ -34,6 +34,7 @@ from kafka.tasks.rules.outcome import (
 )
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
+from kafka.tasks.worker.observer import JobObserver
 from kafka.tasks.worker.traceback_excerpt import TracebackExcerpt, truncate_line
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ _NO_HISTORY = JobHistory()
 
 class AdmissionPolicy:
     """Applies the tables to the tasks of one worker. ``results_partitions``: ids that name others are no ids. ``rng``:
-    for the jitter of back-offs.
+    for the jitter of back-offs. ``observers`` get the decisions about jobs that did not succeed.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class AdmissionPolicy:
         results_partitions: int,
         options: WorkerOptions,
         rng: random.Random,
+        observers: Sequence[JobObserver] = (),
     ) -> None:
         self._tasks = tasks
+        self._observers = observers
         self._state_records = state_records
         self._results_partitions = results_partitions
         self._options = options
@@ -146,10 +149,13 @@ class AdmissionPolicy:
             kind = (cause, name if name in self._tasks else "", error_info.type)
             traceback = TracebackExcerpt(error_info.traceback)
             self._limited_log.warning(
-                kind, message, name, envelope.id, _error_summary(outcome), topic, cause, traceback
+                kind, message, name, envelope.id, error_summary(outcome), topic, cause, traceback
             )
-        elif decision.state is JobState.RETRY:
-            self._log_retry(envelope, outcome, decision, policy, now_ms)
+        elif isinstance(outcome, ChildLost) and decision.state is JobState.RETRY:
+            self._log_crash(envelope, outcome, decision, policy)
+        if not isinstance(outcome, JobSucceeded):
+            for observer in self._observers:
+                observer.on_decided(lease.source.queue, envelope, outcome, decision, policy, now_ms)
         is_last = is_dead or move is MoveTarget.NOWHERE
         is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.BACK and lease.source.is_suspect)
         return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
@@ -169,21 +175,11 @@ class AdmissionPolicy:
         """Log how many lines were left out since the last one."""
         self._limited_log.flush()
 
-    def _log_retry(
-        self, envelope: Envelope, outcome: Outcome, decision: JobDecision, policy: JobPolicy, now_ms: int
-    ) -> None:
-        if isinstance(outcome, ChildLost):
-            level, run = logging.WARNING, f"crash {decision.crashes} of {policy.crash_limit}"
-        elif log.isEnabledFor(logging.INFO):
-            level, run = logging.INFO, f"attempt {envelope.attempt}"
-            if policy.max_attempts is not None:
-                run += f" of {policy.max_attempts}"
-        else:
-            return
-        later = "" if decision.due_ms is None else f" in {max(0, decision.due_ms - now_ms) / 1000:.3g} s"
-        name, message = envelope.name, "%s %s will be retried%s after %s (%s)"
+    def _log_crash(self, envelope: Envelope, outcome: ChildLost, decision: JobDecision, policy: JobPolicy) -> None:
+        name, message = envelope.name, "%s %s will be retried after crash %d of %d (%s)"
         kind = ("again", name, outcome_error(outcome).type)
-        self._limited_log.write(level, kind, message, name, envelope.id, later, run, _error_summary(outcome))
+        summary = error_summary(outcome)
+        self._limited_log.warning(kind, message, name, envelope.id, decision.crashes, policy.crash_limit, summary)
 
     def _log_unknown_task(self, envelope: Envelope, outcome: UnknownTask, policy: JobPolicy) -> None:
         """Log each name once, since nothing else shows that its jobs wait for another worker."""
@@ -244,7 +240,8 @@ def _history(lease: JobLease, envelope: Envelope, crashes: int) -> JobHistory:
     )
 
 
-def _error_summary(outcome: Outcome) -> str:
+def error_summary(outcome: Outcome) -> str:
+    """Class and first line of an outcome's error, for a line of the log."""
     error_info = outcome_error(outcome)
     first, _, more = error_info.text.partition("\n")
     return f"{error_info.type}: {truncate_line(first, MAX_ERROR_CHARACTERS, bool(more))}"

@@ -25,6 +25,8 @@ from kafka.tasks.health import Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
 from kafka.tasks.pools.gc_tuning import reduce_collections
 from kafka.tasks.pools.job_logging import show_jobs
+from kafka.tasks.worker.job_log import JobLog
+from kafka.tasks.worker.observer import JobObserver
 from kafka.tasks.worker.signals import SIGNALS, SignalHandler
 from kafka.tasks.worker.worker import Worker, WorkerOptions, WorkerTimers
 
@@ -69,13 +71,15 @@ def run_worker(
     settings: PoolSettings | None = None,
     health: str | None = None,
     is_alone: bool = False,
+    log_jobs: bool = True,
 ) -> Worker:
     """Run a worker until it is stopped and has left; returns it, with its counts.
 
     ``settings``: all that can be said about the pool, ``concurrency`` included. ``health``: PORT or HOST:PORT where
     probes and scrapes are answered. ``is_alone``: the process is the worker's own. When tasks do not run in it, its
     garbage collector is set to look seldom (:mod:`kafka.tasks.pools.gc_tuning`); when they do, its log handlers show
-    which job a line is of (:mod:`kafka.tasks.pools.job_logging`).
+    which job a line is of (:mod:`kafka.tasks.pools.job_logging`). ``log_jobs``: what happens to jobs is logged at INFO
+    (:mod:`kafka.tasks.worker.job_log`).
 
     In the main thread signals stop it (:mod:`kafka.tasks.worker.signals`); in another thread, the caller stops the
     worker that ``on_start`` got, on the loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
@@ -90,8 +94,9 @@ def run_worker(
     if loop is None:
         with contextlib.closing(make_loop()) as own:
             return run_worker(
-                app, names, pool, concurrency, own, on_start, settings=settings, health=health, is_alone=is_alone
-            )
+                app, names, pool, concurrency, own, on_start,
+                settings=settings, health=health, is_alone=is_alone, log_jobs=log_jobs,
+            )  # fmt: skip
     settings = filled(settings or PoolSettings(concurrency, kill_grace=app.settings.kill_grace), app)
     backend = app.backend()
     options = WorkerOptions(
@@ -103,8 +108,13 @@ def run_worker(
         settings.soft_timeout,
         app.settings.unknown_ttl,
     )
-    worker = Worker(app.tasks, app.names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop)
+    job_log = JobLog(loop)
+    observers: list[JobObserver] = [job_log] if log_jobs else []
+    worker = Worker(
+        app.tasks, app.names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop, observers=observers
+    )
     with contextlib.ExitStack() as ends:
+        ends.callback(job_log.close)
         ends.callback(app.close)
         if threading.current_thread() is threading.main_thread():
             ends.callback(_watch_signals(loop, worker).close)

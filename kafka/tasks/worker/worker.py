@@ -50,6 +50,7 @@ from kafka.tasks.worker.completion import COUNTS, JobCompletion
 from kafka.tasks.worker.dispatcher import Dispatcher
 from kafka.tasks.worker.leases import FINISHED, NEW, RUNNING, Leases
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
+from kafka.tasks.worker.observer import JobObserver
 from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
 from kafka.tasks.worker.shutdown import WorkerShutdown, WorkerStage
 from kafka.tasks.worker.source_buffers import STUCK_GIVE_BACK_S, SourceBuffers
@@ -84,7 +85,8 @@ class Worker:
     """Runs the jobs of some queues. Implements :class:`kafka.tasks.delivery.base.DeliveryEvents`.
 
     ``now_ms`` is the broker's time in ms. ``on_left`` is called once, when the worker has stopped for good. All methods
-    are for the loop's thread; :meth:`finished` is what the pool's ``wake`` has to bring about there.
+    are for the loop's thread; :meth:`finished` is what the pool's ``wake`` has to bring about there. ``observers`` get
+    what happens to jobs.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Worker:
         options: WorkerOptions | None = None,
         on_left: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
+        observers: Sequence[JobObserver] = (),
     ) -> None:
         self.error: KafkaError | None = None
         self._counts = {"leased": 0, "locks_lost": 0, "dropped": 0, "unsettled": 0}
@@ -105,6 +108,8 @@ class Worker:
         self._now_ms = now_ms
         self._options = options or WorkerOptions()
         self._on_left = on_left
+        self._observers = tuple(observers)
+        self._received: list[Job] = []  # in this turn, to be reported at its end
         self._state_records = StateRecords(names, host)
         self._leases = Leases()
         self._arrived: deque[JobLease] = deque()  # leases that are not admitted yet
@@ -124,7 +129,12 @@ class Worker:
         self._delivery = backend.delivery
         self._pool = pool
         self._admission = AdmissionPolicy(
-            self._tasks, self._state_records, backend.results_partitions, self._options, self._rng
+            self._tasks,
+            self._state_records,
+            backend.results_partitions,
+            self._options,
+            self._rng,
+            self._observers,
         )
         self._completion = JobCompletion(
             self._admission, backend.delivery, self._leases, self._now_ms, self._on_finished
@@ -177,6 +187,7 @@ class Worker:
                 continue
             bytes_left -= len(lease.value or b"")
             self._admit_one(lease, now, now_ms)
+        self._report_received()
         if self._arrived:
             self._timers.call_at(now, self._admit)
         if self._shutdown.has_begun or self._is_degraded:
@@ -189,11 +200,18 @@ class Worker:
         if admitted is None:
             self._buffers[lease.source].refuse()
         elif isinstance(admitted, Job):
+            self._received.append(admitted)
             self._dispatcher.add(admitted)
         else:
             free_share = 1 - self._leases.holding_count / MAX_HELD_JOBS
             most_s = max(LEAST_HOLD_S, HOLD_S * free_share)
             self._leases.hold(lease, now + min((admitted.due_ms - now_ms) / 1000, most_s))
+
+    def _report_received(self) -> None:
+        received, self._received = self._received, []
+        if received:
+            for observer in self._observers:
+                observer.on_received(received)
 
     def lost(self, leases: list[JobLease], reason: str) -> None:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
@@ -237,7 +255,9 @@ class Worker:
         ended = self._pool.finished()
         if self._options.track_started:
             self._publish_started(self._pool.started(), now_ms)
-        for job, outcome in ended:
+        completed: list[tuple[Job, Outcome]] = []
+        for each in ended:
+            job, outcome = each
             if self._lost_jobs.finish(job, outcome):
                 continue
             lease = job.lease
@@ -255,7 +275,11 @@ class Worker:
                     self._completion.give_back(job)
                     continue
                 self._lost_jobs.add_if_lost(job, outcome)
+            completed.append(each)
             self._completion.end(job, outcome, now_ms)
+        if completed:
+            for observer in self._observers:
+                observer.on_ran(completed)
         for source, times in ran.items():
             self._buffers[source].runtime.observe(sum(times), len(times))
         if ran:
@@ -416,20 +440,27 @@ class Worker:
         for lease in leases:
             admitted = self._completion.admit(lease, now_ms)
             if isinstance(admitted, Job):
+                self._received.append(admitted)
                 self._dispatcher.add(admitted)
             elif admitted is not None:
                 self._completion.give_back_held(lease)
+        self._report_received()
         if leases:
             self._completion.flush()
 
     def _on_locks_lost(self, leases: Sequence[JobLease], reason: str, is_excused: bool = True) -> None:
         count = 0
+        running: list[Job] = []
         for lease in leases:
             is_running = lease.stage == RUNNING
             if self._leases.mark_lost(lease, is_excused):
                 count += 1
                 if is_running:
+                    running.append(lease.job)
                     self._pool.cancel(lease.job)
+        if running:
+            for observer in self._observers:
+                observer.on_locks_lost(running, reason)
         if count:
             self._counts["locks_lost"] += count
             log.warning("lost the acquisition locks of %d jobs (%s); other workers will run them", count, reason)

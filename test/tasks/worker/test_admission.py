@@ -350,21 +350,16 @@ def new_log_lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_the_log_has_runs_that_failed_and_no_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_jobs_that_failed_for_good_or_were_lost_and_no_others(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka.tasks.worker.admission")
     job_id = make_id(NOW, 0, b"\1" * 8)
     bench = Bench()
     for outcome in (JobSucceeded(b"1"), JobCancelled("no"), NotStarted(), JobSnoozed(5)):
         bench.end(outcome)
-    assert new_log_lines(caplog) == []
     bench.end(ERROR, "again")
-    assert new_log_lines(caplog) == [f"INFO again {job_id} will be retried after attempt 1 of 2 (OSError: disk)"]
     bench.end(ERROR, "later")
     bench.end(JobRetried(NOW + 1500, "429"))
-    assert new_log_lines(caplog) == [
-        f"INFO later {job_id} will be retried in 4 s after attempt 1 of 4 (OSError: disk)",
-        f"INFO plain {job_id} will be retried in 1.5 s after attempt 1 (RetryAt: 429)",
-    ]
+    assert new_log_lines(caplog) == []
     bench.end(ERROR)
     assert new_log_lines(caplog) == [
         f"WARNING plain {job_id} failed permanently (OSError: disk) and moves to the dead topic shop.q.dead; "
@@ -375,10 +370,6 @@ def test_the_log_has_runs_that_failed_and_no_others(caplog: pytest.LogCaptureFix
         f"WARNING again {job_id} will be retried after crash 1 of 3 "
         "(WorkerLost: the job's process ended: its process was stopped)"
     ]
-    caplog.set_level(logging.WARNING, "kafka.tasks.worker.admission")
-    bench.end(ERROR, "again")
-    bench.end(ChildLost("frozen"))
-    assert [line.partition(" ")[0] for line in new_log_lines(caplog)] == ["WARNING"]
 
 
 def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.LogCaptureFixture) -> None:

@@ -138,7 +138,7 @@ def test_a_pool_that_cannot_run_jobs_gets_none(change: dict[str, Any]) -> None:
 def test_beside_much_room_for_jobs_one_batch_of_due_ones_is_asked_for() -> None:
     bench = Bench()
     bench.buffers[MAIN].runtime.observe(0.01, 100)
-    # a crashed worker's 322 are started again within a second (13 ms each, 4 slots): as whole batches of 64
+    # another worker starts 322 again within a second, at 0.1 ms and a fetch of 3 ms each: as whole batches of 64
     assert bench.request() == {MAIN: 384, DUE: 64, SUSPECTS: 8}
     assert bench.buffers[DUE].runtime is bench.buffers[MAIN].runtime
 

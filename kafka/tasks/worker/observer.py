@@ -1,0 +1,67 @@
+"""What a worker reports about its jobs while they come and go: to the log of jobs, and to their metrics.
+
+An observer is called on the loop's thread, once for all jobs of a turn where there are many, and changes nothing.
+What a job's leaving means for who reads logs and metrics is one word (:func:`ending_of`), the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from kafka.tasks.format.envelope import Envelope
+from kafka.tasks.pools.runner import Job
+from kafka.tasks.rules.decide import JobDecision, JobPolicy, MoveTarget
+from kafka.tasks.rules.outcome import ChildLost, JobCancelled, JobExpired, JobSnoozed, JobSucceeded, Outcome
+from kafka.tasks.states import JobState
+
+SUCCEEDED, RETRIED, SNOOZED, FAILED, REVOKED, EXPIRED, LOST = ENDINGS = (
+    "succeeded", "retried", "snoozed", "failed", "revoked", "expired", "lost"
+)  # fmt: skip
+"""``snoozed``: to be started again later, which is no attempt. ``failed``: for good. ``lost``: with its child process,
+or its acquisition lock is lost, and it runs again."""
+
+MOST_TASKS: Final = 100
+"""Names of tasks (with their queues) that are told apart; names in records are others' and may be any number."""
+OTHER_TASKS: Final = "other"
+
+
+class JobObserver(Protocol):
+    """See the module."""
+
+    def on_received(self, jobs: Sequence[Job]) -> None:
+        """These were leased, and are going to run here."""
+
+    def on_ran(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
+        """The runs of these have ended, well or not, and their outcomes hold."""
+
+    def on_decided(
+        self,
+        queue: str,
+        envelope: Envelope,
+        outcome: Outcome,
+        decision: JobDecision,
+        policy: JobPolicy,
+        now_ms: int,
+    ) -> None:
+        """What becomes of a job that has not succeeded; it has run here, or was refused. ``now_ms``: broker time."""
+
+    def on_locks_lost(self, jobs: Sequence[Job], reason: str) -> None:
+        """The locks of these, which run here, are lost; their outcomes are dropped."""
+
+
+def ending_of(outcome: Outcome, decision: JobDecision) -> str | None:
+    """One of :data:`ENDINGS`; None for a job that goes back as it came (given back, suspected, of an unknown task)."""
+    if isinstance(outcome, JobSucceeded):
+        return SUCCEEDED
+    if decision.move is MoveTarget.DEAD:
+        return FAILED
+    if isinstance(outcome, JobExpired):
+        return EXPIRED
+    if isinstance(outcome, JobCancelled):
+        return REVOKED
+    if isinstance(outcome, JobSnoozed):
+        return SNOOZED
+    if decision.state is not JobState.RETRY:
+        return None
+    return LOST if isinstance(outcome, ChildLost) else RETRIED
