@@ -4,23 +4,34 @@
     snapshot.py    a worker at one instant, and as JSON
     http.py        bytes -> request, answer -> bytes: pure
     server.py      connections of HTTP clients, bounded in number, size and time, on the worker's loop
-    metrics.py     a snapshot as Prometheus's text; needs the extra ``metrics``
+    job_metrics.py counts and histograms of jobs by task; the only part that adds for each job, where metrics are served
+    metrics.py     all that as Prometheus's text; needs the extra ``metrics``
     outage.py      no broker is reachable: what is logged
     monitor.py     all of it for one worker: reads the worker, answers, publishes snapshots every few seconds
     directory.py   the reader: the snapshots of all of an app's workers
 
-Nothing here runs for each job: what a probe, a scrape or a snapshot needs is read when it is asked for, from numbers
-that the worker, its pool and its delivery keep anyway. Another path to answer is a row of ``monitor.PATHS``, another
-number a field of the snapshot and a row of ``metrics.FAMILIES``. How snapshots travel is the back end's affair
+What a probe, a scrape or a snapshot needs is read when it is asked for, from numbers that the worker, its pool and its
+delivery keep anyway. Another path to answer is a row of ``monitor.PATHS``, another number a field of the snapshot and a
+row of ``metrics.FAMILIES``. How snapshots travel is the back end's affair
 (:class:`kafka.tasks.backends.base.SnapshotPublisher`).
 """
 
 from __future__ import annotations
 
 from kafka.tasks.health.directory import Directory, Seen
+from kafka.tasks.health.job_metrics import JobMetrics
 from kafka.tasks.health.monitor import Monitor
 from kafka.tasks.health.server import parse_address
 from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot
 from kafka.tasks.pools.base import ChildSnapshot
 
-__all__ = ["ChildSnapshot", "Directory", "Monitor", "RunningJob", "Seen", "WorkerSnapshot", "parse_address"]
+__all__ = [
+    "ChildSnapshot",
+    "Directory",
+    "JobMetrics",
+    "Monitor",
+    "RunningJob",
+    "Seen",
+    "WorkerSnapshot",
+    "parse_address",
+]

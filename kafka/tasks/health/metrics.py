@@ -1,18 +1,20 @@
-"""A worker's snapshot as Prometheus's text, through its own client: the extra ``metrics``.
+"""A worker's snapshot and its counts of jobs as Prometheus's text, through its own client: the extra ``metrics``.
 
-A collector of our own in a registry of our own: it reads the snapshot when a scrape comes, and nothing is counted twice
-or for each job. Another number is a row of :data:`FAMILIES`. Children come and go, so no label names one: there are
-sums, and a count for each state.
+A collector of our own in a registry of our own: it reads the numbers when a scrape comes, and nothing is counted twice.
+Another number is a row of :data:`FAMILIES`. Children come and go, so no label names one: there are sums, and a count
+for each state.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafka.tasks.errors import TaskError
+from kafka.tasks.health.job_metrics import BUCKETS_S, Histogram, TaskMetrics
 from kafka.tasks.health.snapshot import WorkerSnapshot
 
 if TYPE_CHECKING:
@@ -22,8 +24,16 @@ log = logging.getLogger(__name__)
 
 PREFIX: Final = "kafka_tasks_"
 
-Samples = Iterable[tuple[tuple[str, ...], "float | None"]]
+Samples = Iterable[tuple[tuple[str, ...], "float | Histogram | None"]]
 """Values of labels, and the number; None: not known, left out."""
+
+
+class Scrape(NamedTuple):
+    """What a scrape reads: the worker, and its counts of jobs."""
+
+    worker: WorkerSnapshot
+    tasks: Sequence[TaskMetrics] = ()
+
 
 _POOL_GAUGES: Final = frozenset({"concurrency", "busy", "children"})
 """What goes down, too, of the pool's statistics; all others count for ever."""
@@ -44,18 +54,27 @@ class Family(NamedTuple):
     kind: str
     text: str
     labels: tuple[str, ...]
-    samples: Callable[[WorkerSnapshot], Samples]
+    samples: Callable[[Scrape], Samples]
 
 
-def _one(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[WorkerSnapshot], Samples]:
-    return lambda snapshot: [((), read(snapshot))]
+def _one(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[Scrape], Samples]:
+    return lambda scrape: [((), read(scrape.worker))]
 
 
-def _each(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[WorkerSnapshot], Samples]:
-    return lambda snapshot: [((name,), count) for name, count in sorted(read(snapshot).items())]
+def _each(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[Scrape], Samples]:
+    return lambda scrape: [((name,), count) for name, count in sorted(read(scrape.worker).items())]
 
 
-def _info(worker: WorkerSnapshot) -> Samples:
+def _histogram(read: Callable[[TaskMetrics], Histogram]) -> Callable[[Scrape], Samples]:
+    return lambda scrape: [((each.queue, each.task), read(each)) for each in scrape.tasks]
+
+
+def _endings(scrape: Scrape) -> Samples:
+    return [((task.queue, task.task, *each), n) for task in scrape.tasks for *each, n in task.endings.items()]
+
+
+def _info(scrape: Scrape) -> Samples:
+    worker = scrape.worker
     return [((worker.app, worker.id, worker.host, worker.pool, worker.version, ",".join(worker.queues)), 1)]
 
 
@@ -67,7 +86,10 @@ def _children_rss(worker: WorkerSnapshot) -> float | None:
 FAMILIES: Final[tuple[Family, ...]] = (
     Family("worker", "info", "Who this worker is.", ("app", "worker", "host", "pool", "version", "queues"), _info),
     Family("ready", "gauge", "1 when jobs that come now would be begun.", (), _one(lambda each: each.is_ready)),
-    Family("stage", "gauge", "1 for the stage that the worker is in.", ("stage",), lambda each: [((each.stage,), 1)]),
+    Family(
+        "stage", "gauge", "1 for the stage that the worker is in.", ("stage",),
+        lambda scrape: [((scrape.worker.stage,), 1)],
+    ),
     Family("uptime_seconds", "gauge", "Time since the worker began.", (), _one(lambda each: each.uptime_s)),
     Family(
         "broker_contact_age_seconds", "gauge", "Time since the brokers' last good answer.", (),
@@ -87,6 +109,18 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family(
         "jobs_dead", "counter", "Jobs put into a dead topic: they have failed for good.", (),
         _one(lambda each: each.counts.get("dead")),
+    ),
+    Family(
+        "job_outcomes", "counter", "Jobs by queue, task and how they ended, or that they run again.",
+        ("queue", "task", "outcome"), _endings,
+    ),
+    Family(
+        "job_wait_seconds", "histogram", "From the enqueue of a job to the start of its first run.", ("queue", "task"),
+        _histogram(lambda each: each.wait),
+    ),
+    Family(
+        "job_run_seconds", "histogram", "How long runs took, well or not.", ("queue", "task"),
+        _histogram(lambda each: each.run),
     ),
     Family(
         "pool_events", "counter", "What the pool has counted.", ("event",),
@@ -111,7 +145,7 @@ class WorkerMetrics:
     The process's own numbers (memory, CPU, descriptors) are there, too, where the system has ``/proc``.
     """
 
-    def __init__(self, read: Callable[[], WorkerSnapshot]) -> None:
+    def __init__(self, read: Callable[[], Scrape]) -> None:
         try:
             from prometheus_client import CollectorRegistry, ProcessCollector, exposition
         except ImportError as error:
@@ -136,15 +170,33 @@ class WorkerMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """For the registry."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
+            InfoMetricFamily,
+        )
 
-        kinds: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "info": InfoMetricFamily}
-        worker = self._read()
+        kinds: dict[str, Any] = {
+            "counter": CounterMetricFamily,
+            "gauge": GaugeMetricFamily,
+            "histogram": HistogramMetricFamily,
+            "info": InfoMetricFamily,
+        }
+        scrape = self._read()
         for name, kind, text, labels, samples in FAMILIES:
             family = kinds[kind](PREFIX + name, text, labels=labels if kind != "info" else ())
-            for values, number in samples(worker):
+            for values, number in samples(scrape):
                 if kind == "info":
                     family.add_metric((), dict(zip(labels, values, strict=True)))
+                elif isinstance(number, Histogram):
+                    family.add_metric(values, _buckets(number), number.total_s)
                 elif number is not None:
                     family.add_metric(values, float(number))
             yield family
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, int]]:
+    """Upper bounds and cumulative counts, as Prometheus has them."""
+    bounds = [*map(str, BUCKETS_S), "+Inf"]
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))

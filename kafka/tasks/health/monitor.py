@@ -16,7 +16,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -27,7 +27,8 @@ from kafka.net.transport import Address, Network
 from kafka.tasks.backends.base import SnapshotPublisher, WorkerBackend
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.health.http import HttpRequest, HttpResponse
-from kafka.tasks.health.metrics import MetricsMissing, WorkerMetrics
+from kafka.tasks.health.job_metrics import TaskMetrics
+from kafka.tasks.health.metrics import MetricsMissing, Scrape, WorkerMetrics
 from kafka.tasks.health.outage import CHECK_S, BrokerOutage
 from kafka.tasks.health.server import HealthServer, parse_address
 from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, to_json
@@ -64,9 +65,18 @@ class MonitoredWorker(Protocol):
 
 
 class Monitor:
-    """See the module. ``queues`` are those that it works on, ``pool`` is the name of its pool."""
+    """See the module. ``queues`` are those that it works on, ``pool`` is the name of its pool, ``tasks`` are its counts
+    of jobs, which are read for each scrape."""
 
-    def __init__(self, app: str, queues: Sequence[str], pool: str, worker: MonitoredWorker, loop: Any) -> None:
+    def __init__(
+        self,
+        app: str,
+        queues: Sequence[str],
+        pool: str,
+        worker: MonitoredWorker,
+        loop: Any,
+        tasks: Iterable[TaskMetrics] = (),
+    ) -> None:
         host = socket.gethostname()
         self.worker_id = f"{host}:{os.getpid()}:{secrets.token_hex(3)}"
         self._app = app
@@ -74,6 +84,7 @@ class Monitor:
         self._queues = tuple(queues)
         self._pool_name = pool
         self._worker = worker
+        self._tasks = tasks
         self._loop: Loop = loop
         self._started_ms = int(time.time() * 1000)
         self._started_at = self._loop.time()
@@ -95,7 +106,7 @@ class Monitor:
         """
         host_port = parse_address(place)
         try:
-            self._metrics = WorkerMetrics(self.snapshot)
+            self._metrics = WorkerMetrics(self._scrape)
         except MetricsMissing as missing:
             self._metrics = str(missing)
             log.warning("/metrics is disabled: %s", missing)
@@ -184,6 +195,9 @@ class Monitor:
             children=tuple(children),
             running=tuple(_running(children, self._worker.running() if not children else (), now)),
         )
+
+    def _scrape(self) -> Scrape:
+        return Scrape(self.snapshot(), list(self._tasks))
 
     def _stage(self) -> str:
         return STARTING if self._pool is None else self._worker.stage.name

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.app import App
 from kafka.tasks.errors import UnknownQueue, did_you_mean
-from kafka.tasks.health import Monitor
+from kafka.tasks.health import JobMetrics, Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
 from kafka.tasks.pools.gc_tuning import reduce_collections
 from kafka.tasks.pools.job_logging import show_jobs
@@ -109,7 +109,10 @@ def run_worker(
         app.settings.unknown_ttl,
     )
     job_log = JobLog(loop)
+    job_metrics = JobMetrics(backend.clock.now_ms)
     observers: list[JobObserver] = [job_log] if log_jobs else []
+    if health is not None:
+        observers.append(job_metrics)
     worker = Worker(
         app.tasks, app.names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop, observers=observers
     )
@@ -121,7 +124,7 @@ def run_worker(
         any_loop: Any = loop  # pools of processes watch descriptors on it
         slots = make_pool(pool, settings, partial(loop.call_soon_threadsafe, worker.finished), any_loop)
         ends.callback(slots.stop, 0.0)
-        monitor = Monitor(app.name, names, pool, worker, loop)
+        monitor = Monitor(app.name, names, pool, worker, loop, job_metrics)
         ends.callback(monitor.close)
         if health is not None:
             monitor.listen(health)

@@ -18,6 +18,7 @@ from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import ConnectFailed
 from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import BrokerContact, JobSource
+from kafka.tasks.health.job_metrics import JobMetrics
 from kafka.tasks.health.monitor import FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
 from kafka.tasks.health.snapshot import RunningJob, from_json
 from kafka.tasks.pools.base import ChildSnapshot
@@ -95,7 +96,8 @@ class World:
         self.worker, self.pool, self.snapshots = AWorker(), APool(), ABoard()
         self.delivery = ADelivery(self.clock)
         self.connect_error: str | None = None
-        self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.worker, self.loop)
+        self.jobs = JobMetrics(lambda: int(self.clock.time() * 1000))
+        self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.worker, self.loop, self.jobs)
 
     def start(self) -> World:
         pool: Any = self.pool
