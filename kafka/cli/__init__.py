@@ -30,7 +30,7 @@ EXIT_BROKEN_PIPE: Final = 141
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "broker": ("kafka.cli.broker", "run an embedded broker with a data directory"),
     "worker": ("kafka.cli.worker", "run the jobs of an application's queues"),
-    "inspect": ("kafka.cli.inspect", "show the workers of an application, their children and running jobs"),
+    "inspect": ("kafka.cli.inspect", "show the workers of an application, its queues, children and running jobs"),
     "demo": ("kafka.cli.demo", "an example run: jobs count the words of text files"),
     "check-version": ("kafka.cli.check_version", "show which release of Kafka runs at an address"),
     "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),

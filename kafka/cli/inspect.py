@@ -1,14 +1,17 @@
-"""``python -m kafka inspect MODULE:APP``: the workers of an app on all machines, their children and running jobs.
+"""``python -m kafka inspect MODULE:APP``: the workers of an app on all machines, its queues, children and running jobs.
 
 On a terminal a table that refreshes until Ctrl-C (rich, extra ``cli``); elsewhere, or with ``--once``, plain text once;
-with ``--json`` a list of objects. ``--interval`` refreshes everywhere: plain tables one below the other, or one line of
-JSON each time. :mod:`kafka.tasks.health` says how workers are found.
+with ``--json`` an object. ``--interval`` refreshes everywhere: plain tables one below the other, or one line of
+JSON each time. With ``--health-port`` nothing is shown: the lengths of the queues are served to Prometheus.
+:mod:`kafka.tasks.health` says how workers are found.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +21,22 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from kafka.cli import CommandError, client_settings
-from kafka.tasks import App, Directory, Seen, WorkerSnapshot
+from kafka.errors import KafkaError
+from kafka.tasks import App, Directory, QueueExporter, QueueLength, Seen, WorkerSnapshot, parse_health_port
+
+log = logging.getLogger(__name__)
 
 # What ``inspect`` shows: rows first, then as plain text, as rich's tables, or as objects for JSON.
 #
-# Three tables: workers, their children, running jobs; another column is another head and another cell in its function.
+# Four tables: workers, queues, children, running jobs; another column is another head and another cell in its function.
+
+
+class Inspected(NamedTuple):
+    """What there is at one time. ``queues`` None: ``error`` says why their lengths are not known."""
+
+    workers: Sequence[Seen]
+    queues: Sequence[QueueLength] | None = ()
+    error: str = ""
 
 
 class Table(NamedTuple):
@@ -33,22 +47,24 @@ class Table(NamedTuple):
     rows: list[tuple[str, ...]]
 
 
-def tables(app: str, seen_workers: Sequence[Seen], where: str) -> list[Table]:
+def tables(app: str, inspected: Inspected, where: str) -> list[Table]:
     """The tables to show; those without rows are left out, except the first. ``where``: the brokers that were asked."""
+    seen_workers = inspected.workers
     count = len(seen_workers)
     title = f"{count} worker{'' if count == 1 else 's'} of {app}"
     if not count:
         title = f"no workers of {app} found at {where}"
     workers = Table(title, _WORKERS, [_worker(seen) for seen in seen_workers])
+    queues = Table("queues", QueueLength._fields, [tuple(map(str, each)) for each in inspected.queues or ()])
     children = Table("children", _CHILDREN, [row for seen in seen_workers for row in _children(seen.worker)])
     running = Table("running jobs", _RUNNING, [row for seen in seen_workers for row in _running(seen.worker)])
-    return [workers, *(table for table in (children, running) if table.rows)]
+    return [workers, *(table for table in (queues, children, running) if table.rows)]
 
 
-def notes(seen_workers: Sequence[Seen]) -> list[str]:
+def notes(inspected: Inspected) -> list[str]:
     """One line for each problem, and for each worker with more rows than are shown."""
-    lines = []
-    for worker, age_s in seen_workers:
+    lines = [] if inspected.queues is not None else [f"the lengths of the queues are not known: {inspected.error}"]
+    for worker, age_s in inspected.workers:
         name = _name(worker)
         lines += [f"{name}: {reason}" for reason in worker.reasons]
         if worker.left_out:
@@ -145,29 +161,32 @@ def size(count: int | None) -> str:
 # -- the three ways to show it -----------------------------------------------------------------------------------------
 
 
-def plain(app: str, seen_workers: Sequence[Seen], where: str) -> Iterator[str]:
+def plain(app: str, inspected: Inspected, where: str) -> Iterator[str]:
     """Lines of text."""
-    for table in tables(app, seen_workers, where):
+    for table in tables(app, inspected, where):
         yield table.title
         if table.rows:
             widths = [max(map(len, column)) for column in zip(table.heads, *table.rows, strict=True)]
             for row in (table.heads, *table.rows):
                 yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         yield ""
-    yield from notes(seen_workers)
+    yield from notes(inspected)
 
 
-def as_objects(seen_workers: Sequence[Seen]) -> list[dict[str, Any]]:
-    """For JSON: the snapshot's fields, how old it is, and what follows from it."""
-    return [
+def as_object(inspected: Inspected) -> dict[str, Any]:
+    """For JSON. A worker: the snapshot's fields, how old it is, and what follows from it. A queue: its length; null
+    when the lengths are not known."""
+    workers = [
         {
             **asdict(seen.worker),
             "ready": seen.worker.is_ready and not seen.is_silent,
             "age_s": seen.age_s,
             "silent": seen.is_silent,
         }
-        for seen in seen_workers
+        for seen in inspected.workers
     ]
+    queues = None if inspected.queues is None else [each._asdict() for each in inspected.queues]
+    return {"workers": workers, "queues": queues}
 
 
 class RichView:
@@ -188,16 +207,16 @@ class RichView:
         self._text: Callable[..., Any] = Text  # never a text with markup: names are others'
         self._live = Live(auto_refresh=False, screen=False)
 
-    def show(self, seen_workers: Sequence[Seen]) -> None:
+    def show(self, inspected: Inspected) -> None:
         """Replace the screen's content."""
         text = self._text
         drawn: list[Any] = []
-        for table in tables(self._app, seen_workers, self._where()):
+        for table in tables(self._app, inspected, self._where()):
             shown = self._table(*table.heads, title=text(table.title), title_justify="left", box=self._box)
             for row in table.rows:
                 shown.add_row(*map(text, row))
             drawn.append(shown if table.rows else text(table.title))
-        drawn[1:1] = [text(note) for note in notes(seen_workers)]  # a terminal that is too low shows the upper lines
+        drawn[1:1] = [text(note) for note in notes(inspected)]  # a terminal that is too low shows the upper lines
         self._live.update(self._group(*drawn), refresh=True)
 
     def __enter__(self) -> RichView:
@@ -219,6 +238,7 @@ def rich_view(app: str, where: Callable[[], str]) -> RichView | None:
 
 
 REFRESH_S: Final = 2.0
+SERVE_REFRESH_S: Final = 5.0
 LEAST_S: Final = 0.2
 MOST_S: Final = 3600.0
 
@@ -229,7 +249,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server", metavar="HOST:PORT", help="use these brokers instead of the app's bootstrap_servers"
     )
     client_settings.add_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--json", action="store_true", help="print one JSON object")
+    what.add_argument(
+        "--health-port",
+        metavar="[HOST:]PORT",
+        help="show nothing; serve /healthz, and the lengths of the queues at /metrics there, until stopped",
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="show the tables once, also on a terminal")
     how.add_argument("--interval", type=float, metavar="S", help=f"refresh every S seconds (terminal: {REFRESH_S:g})")
@@ -238,32 +264,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.interval is not None and not LEAST_S <= args.interval <= MOST_S:
         raise CommandError(f"--interval must be {LEAST_S:g} to {MOST_S:g} seconds, not {args.interval:g}")
+    if args.health_port is not None:
+        parse_health_port(args.health_port)
+        if args.once:
+            raise CommandError("--health-port serves until it is stopped, and --once is for tables: choose one of them")
+        logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("kafka.client").setLevel(logging.WARNING)
     app = client_settings.load_app(args)
     try:
         with Directory(app) as directory:
-            _show(app, directory, args)
+            if args.health_port is not None:
+                _serve(directory, args.health_port, args.interval or SERVE_REFRESH_S)
+            else:
+                _show(app, directory, args)
     finally:
         app.close()
     return 0
 
 
+def _serve(directory: Directory, place: str, interval_s: float) -> None:
+    """Serve what there is to Prometheus until Ctrl-C; while the brokers do not answer, that."""
+    with contextlib.closing(QueueExporter(place)) as exporter:
+        log.info("serving the lengths of queues at http://%s/metrics", exporter.address)
+        wait_s = 0.0
+        try:
+            while True:
+                try:
+                    seen_workers = directory.workers(wait_s)
+                    exporter.update(directory.queue_lengths(seen_workers), seen_workers)
+                except KafkaError as error:
+                    exporter.fail(str(error))
+                    log.warning("could not read the lengths of the queues: %s", error)
+                    time.sleep(wait_s)
+                wait_s = interval_s
+        except KeyboardInterrupt:
+            return
+
+
 def _show(app: App, directory: Directory, args: argparse.Namespace) -> None:
-    seen = directory.workers()
+    first = _inspect(directory)
     if args.json:
-        _repeat(directory, seen, args.interval, lambda seen_workers: _print_json(seen_workers, args.interval is None))
+        _repeat(directory, first, args.interval, lambda inspected: _print_json(inspected, args.interval is None))
         return
     where = partial(_where, app, directory)
     live = None if args.once or not sys.stdout.isatty() else rich_view(app.name, where)
     if live is None:
         _repeat(
             directory,
-            seen,
+            first,
             args.interval,
-            lambda seen_workers: print("\n".join(plain(app.name, seen_workers, where())), flush=True),
+            lambda inspected: print("\n".join(plain(app.name, inspected, where())), flush=True),
         )
         return
     with live:
-        _repeat(directory, seen, args.interval or REFRESH_S, live.show)
+        _repeat(directory, first, args.interval or REFRESH_S, live.show)
+
+
+def _inspect(directory: Directory, wait_s: float = 0.0) -> Inspected:
+    """Read new snapshots for so many seconds, then ask for the queues. A user may see workers and lack the right to
+    describe the queues' groups."""
+    seen_workers = directory.workers(wait_s)
+    try:
+        return Inspected(seen_workers, directory.queue_lengths(seen_workers))
+    except KafkaError as error:
+        return Inspected(seen_workers, None, str(error))
 
 
 def _where(app: App, directory: Directory) -> str:
@@ -273,22 +337,21 @@ def _where(app: App, directory: Directory) -> str:
 
 
 def _repeat(
-    directory: Directory, seen: Sequence[Seen], interval_s: float | None, show: Callable[[Sequence[Seen]], object]
+    directory: Directory, first: Inspected, interval_s: float | None, show: Callable[[Inspected], object]
 ) -> None:
     """Show the tables once, or again and again until Ctrl-C."""
-    show(seen)
+    show(first)
     if interval_s is None:
         return
     try:
         while True:
             began_at = time.monotonic()
-            seen_workers = directory.workers(interval_s)
+            inspected = _inspect(directory, interval_s)
             time.sleep(max(0.0, interval_s - (time.monotonic() - began_at)))
-            show(seen_workers)
+            show(inspected)
     except KeyboardInterrupt:
         return
 
 
-def _print_json(seen_workers: Sequence[Seen], is_indented: bool) -> None:
-    objects: list[dict[str, Any]] = as_objects(seen_workers)
-    print(json.dumps(objects, indent=2 if is_indented else None), flush=True)
+def _print_json(inspected: Inspected, is_indented: bool) -> None:
+    print(json.dumps(as_object(inspected), indent=2 if is_indented else None), flush=True)

@@ -39,7 +39,16 @@ from kafka.tasks.errors import (
     UnknownQueue,
     WorkerLost,
 )
-from kafka.tasks.health import ChildSnapshot, Directory, RunningJob, Seen, WorkerSnapshot
+from kafka.tasks.health import (
+    ChildSnapshot,
+    Directory,
+    QueueExporter,
+    QueueJobs,
+    QueueLength,
+    RunningJob,
+    Seen,
+    WorkerSnapshot,
+)
 from kafka.tasks.health import parse_address as parse_health_port
 from kafka.tasks.hooks import FinishedJob
 from kafka.tasks.job import JobHandle
@@ -87,6 +96,9 @@ __all__ = [
     "PayloadTooLarge",
     "PoolFailed",
     "PoolSettings",
+    "QueueExporter",
+    "QueueJobs",
+    "QueueLength",
     "Retry",
     "RetryAt",
     "RunningJob",

@@ -15,9 +15,19 @@ from typing import Any
 import pytest
 
 from kafka.cli import inspect, main
-from kafka.cli.inspect import duration, plain, size
+from kafka.cli.inspect import Inspected, duration, plain, size
+from kafka.errors import GroupAuthorizationFailedError, NoBrokersAvailable
 from kafka.net.loop import Loop
-from kafka.tasks import App, ChildSnapshot, Directory, RunningJob, Seen, WorkerSnapshot, run_worker
+from kafka.tasks import (
+    App,
+    ChildSnapshot,
+    Directory,
+    QueueLength,
+    RunningJob,
+    Seen,
+    WorkerSnapshot,
+    run_worker,
+)
 from kafka.tasks.health import monitor
 from kafka.testing import EmbeddedBroker
 from test.support.waiting import eventually, until
@@ -45,14 +55,22 @@ WORKER = WorkerSnapshot(
 )
 
 
+QUEUES = [QueueLength("default", 0, 0, 0, 0), QueueLength("mail", 1200, 2, 3, 14)]
+
+
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
-def test_workers_children_and_running_jobs_are_tables() -> None:
-    assert list(plain("shop", [Seen(WORKER, 1.0)], "db:9092")) == [
+def test_workers_queues_children_and_running_jobs_are_tables() -> None:
+    assert list(plain("shop", Inspected([Seen(WORKER, 1.0)], QUEUES), "db:9092")) == [
         "1 worker of shop",
         "  worker  state  queues        pool     busy  held  done  lost   up     rss  brokers",
         "  web:12  ready  default,mail  prefork  1/2   7     5     oom 1  1h02m  30M  0.2s",
+        "",
+        "queues",
+        "  queue    available  running  delayed  dead",
+        "  default  0          0        0        0",
+        "  mail     1200       2        3        14",
         "",
         "children",
         "  worker  child  gen  state  jobs  rss  active",
@@ -67,7 +85,15 @@ def test_workers_children_and_running_jobs_are_tables() -> None:
 
 
 def test_an_app_without_workers_is_reported() -> None:
-    assert list(plain("shop", [], "db:9092")) == ["no workers of shop found at db:9092", ""]
+    assert list(plain("shop", Inspected([]), "db:9092")) == ["no workers of shop found at db:9092", ""]
+
+
+def test_queues_are_shown_without_workers_and_workers_without_the_right_to_see_the_queues() -> None:
+    shown = list(plain("shop", Inspected([], QUEUES), "db:9092"))
+    assert shown[:3] == ["no workers of shop found at db:9092", "", "queues"]
+    shown = list(plain("shop", Inspected([Seen(WORKER, 1.0)], None, "GROUP_AUTHORIZATION_FAILED"), "db:9092"))
+    assert shown[0] == "1 worker of shop" and "queues" not in shown
+    assert shown[-1] == "the lengths of the queues are not known: GROUP_AUTHORIZATION_FAILED"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +109,8 @@ def test_an_app_without_workers_is_reported() -> None:
 def test_what_is_wrong_with_a_worker_is_its_state_and_a_line(
     changed: dict[str, Any], age_s: float, state: str, note: str | None
 ) -> None:
-    lines = list(plain("shop", [Seen(WorkerSnapshot(**{**vars(WORKER), **changed}), age_s)], "db:9092"))
+    seen_workers = [Seen(WorkerSnapshot(**{**vars(WORKER), **changed}), age_s)]
+    lines = list(plain("shop", Inspected(seen_workers), "db:9092"))
     assert lines[2].split()[1] == state
     assert (lines[-1] or None) == note
 
@@ -115,7 +142,7 @@ def test_names_of_others_are_no_markup_on_a_terminal(monkeypatch: pytest.MonkeyP
     view._live.console = console.Console(file=out, width=200, force_terminal=False)
     running = (RunningJob("[bold]j1[/bold]", "[/nonsense]", 1.0),)
     with view:
-        view.show([Seen(WorkerSnapshot(**{**vars(WORKER), "running": running}), 1.0)])
+        view.show(Inspected([Seen(WorkerSnapshot(**{**vars(WORKER), "running": running}), 1.0)]))
     assert "[bold]j1[/bold]" in out.getvalue()
     assert "[/nonsense]" in out.getvalue()
 
@@ -137,6 +164,10 @@ class ADirectory:
         if ADirectory.looks == 3:
             raise KeyboardInterrupt
         return [Seen(WORKER, 1.0)]
+
+    def queue_lengths(self, seen_workers: Sequence[Seen]) -> list[QueueLength]:
+        assert [seen.worker for seen in seen_workers] == [WORKER]
+        return QUEUES
 
     def __enter__(self) -> ADirectory:
         return self
@@ -165,7 +196,7 @@ def test_elsewhere_than_on_a_terminal_it_is_shown_once(
     tasks: str, fake: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["inspect", tasks]) == 0
-    assert capsys.readouterr().out == "\n".join(plain("shop", [Seen(WORKER, 1.0)], "db:9092")) + "\n"
+    assert capsys.readouterr().out == "\n".join(plain("shop", Inspected([Seen(WORKER, 1.0)], QUEUES), "db:9092")) + "\n"
     assert ADirectory.looks == 1
 
 
@@ -176,15 +207,67 @@ def test_an_interval_refreshes_until_ctrl_c_which_is_no_error(
     assert capsys.readouterr().out.count("1 worker of shop") == 2
 
 
-def test_json_is_one_list_or_a_line_each_time(tasks: str, fake: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_one_object_or_a_line_each_time(tasks: str, fake: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", tasks, "--json"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["queues"] == [
+        {"queue": "default", "available": 0, "running": 0, "delayed": 0, "dead": 0},
+        {"queue": "mail", "available": 1200, "running": 2, "delayed": 3, "dead": 14},
+    ]
+    (found,) = shown["workers"]
     assert (found["id"], found["ready"], found["silent"], found["age_s"]) == ("web:12:ab", True, False, 1.0)
     assert found["children"][0]["job_name"] == "mail.send"
     assert found["running"] == [{"id": "j1", "name": "mail.send", "age_s": 3.5, "rss_bytes": 40 << 20, "pid": 20}]
     assert main(["inspect", tasks, "--json", "--interval", "0.001"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [json.loads(line)[0]["id"] for line in lines] == ["web:12:ab"] * 2
+    assert [json.loads(line)["workers"][0]["id"] for line in lines] == ["web:12:ab"] * 2
+
+
+def test_workers_are_shown_where_the_queues_cannot_be_described(
+    tasks: str, fake: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: ADirectory, seen_workers: Sequence[Seen]) -> list[QueueLength]:
+        raise GroupAuthorizationFailedError("shop.mail")
+
+    monkeypatch.setattr(ADirectory, "queue_lengths", refuse)
+    assert main(["inspect", tasks]) == 0
+    assert "1 worker of shop" in (shown := capsys.readouterr().out)
+    assert shown.splitlines()[-1].startswith("the lengths of the queues are not known: ") and "shop.mail" in shown
+    assert main(["inspect", tasks, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["queues"] is None
+
+
+def test_the_lengths_are_served_until_ctrl_c_and_while_the_brokers_fail_that_they_do(
+    tasks: str, fake: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[object] = []
+
+    class AnExporter:
+        address = "127.0.0.1:9101"
+
+        def __init__(self, place: str) -> None:
+            served.append(place)
+
+        def update(self, queues: Sequence[QueueLength], seen_workers: Sequence[Seen]) -> None:
+            served.append((queues, [seen.worker for seen in seen_workers]))
+
+        def fail(self, why: str) -> None:
+            served.append(why)
+
+        def close(self) -> None:
+            served.append("closed")
+
+    def lengths(self: ADirectory, seen_workers: Sequence[Seen]) -> list[QueueLength]:
+        if ADirectory.looks == 2:
+            raise NoBrokersAvailable("no broker")
+        return QUEUES
+
+    monkeypatch.setattr(inspect, "QueueExporter", AnExporter)
+    monkeypatch.setattr(ADirectory, "queue_lengths", lengths)
+    assert main(["inspect", tasks, "--health-port", "9101", "--interval", "0.001"]) == 0
+    place, first, second, last = served
+    assert (place, first, last) == ("9101", (QUEUES, [WORKER]), "closed")
+    assert "no broker" in str(second)
 
 
 class Terminal(io.StringIO):
@@ -221,6 +304,9 @@ def test_on_a_terminal_it_refreshes_with_rich_and_is_plain_without(
         (["--interval", "nan"], "--interval must be"),
         (["--interval", "1", "--once"], "not allowed with argument"),
         (["--interval", "soon"], "invalid float"),
+        (["--health-port", "nowhere"], "--health-port is PORT"),
+        (["--health-port", "0", "--once"], "--health-port serves until it is stopped"),
+        (["--health-port", "0", "--json"], "not allowed with argument"),
     ],
 )
 def test_a_wrong_use_is_one_line_and_exit_code_2(
@@ -241,7 +327,7 @@ def test_an_embedded_broker_that_does_not_run_is_named_and_neither_started_nor_m
         f"no workers of shop found at embedded:{tmp_path}/.kafka (no broker runs there)"
     )
     assert main(["inspect", tasks, "--bootstrap-server", "embedded:.kafka", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == []
+    assert json.loads(capsys.readouterr().out) == {"workers": [], "queues": []}
     assert not (tmp_path / ".kafka").exists()
 
 
@@ -250,6 +336,7 @@ def test_a_directory_finds_an_embedded_broker_that_is_started_later(tmp_path: Pa
     with Directory(app) as directory:
         assert directory.workers() == []
         assert not directory.has_broker
+        assert directory.queue_lengths([]) == []
         with EmbeddedBroker(tmp_path / "later"):
             assert directory.workers() == []
             assert directory.has_broker
@@ -322,6 +409,9 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
         capsys.readouterr()
         assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap]) == 0
         assert "mail.send" in capsys.readouterr().out
+        assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["queues"] == [{"queue": "default", "available": 0, "running": 1, "delayed": 0, "dead": 0}]
         loop.call_soon_threadsafe(workers[0].stop)
         eventually(lambda: get(port, "/readyz"), (503, "stopping: DRAINING\n"))
         assert get(port, "/healthz") == (200, "ok: DRAINING\n")
@@ -331,4 +421,6 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
         thread.join(SOON_S)
         loop.close()
     assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == [], "a worker that has left is not shown"
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["workers"] == [], "a worker that has left is not shown"
+    assert shown["queues"] == [{"queue": "default", "available": 0, "running": 0, "delayed": 0, "dead": 0}]

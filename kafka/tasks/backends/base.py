@@ -101,16 +101,31 @@ class PublishedSnapshot(NamedTuple):
     age_s: float
 
 
+class QueueBacklog(NamedTuple):
+    """What the store knows of a queue. ``unfinished``: jobs that have not ended, whether they wait, run or are held by
+    a worker for later; ``dead``: records in its dead topic."""
+
+    queue: str
+    unfinished: int
+    dead: int
+
+
 class SnapshotReader(Protocol):
-    """Reads the snapshots that workers have published lately; for one thread, may block. Changes nothing at the
-    brokers."""
+    """Reads the snapshots that workers have published lately, and how long queues are; for one thread, may block.
+    Changes nothing at the brokers."""
 
     def read(self, wait_s: float = 0.0) -> list[PublishedSnapshot]:
         """The workers that have published a snapshot within the last minute and have not stopped; reads new snapshots
         for ``wait_s`` seconds first."""
 
+    def backlogs(self, queues: Sequence[str]) -> list[QueueBacklog]:
+        """Each queue's backlog now."""
+
     def close(self) -> None:
         """Disconnect."""
+
+
+BacklogCallback = Callable[["list[QueueBacklog] | BaseException"], object]
 
 
 def _always_connected() -> None:
@@ -119,13 +134,15 @@ def _always_connected() -> None:
 
 class WorkerBackend(NamedTuple):
     """A worker's half of a back end. ``snapshots`` None: its workers cannot be found by others. ``connect_error``:
-    the last error when no broker is connected ("": not known), None when one is.
+    the last error when no broker is connected ("": not known), None when one is. ``measure_backlogs`` calls back on the
+    loop with the backlogs of its queues, or with an error; None: not known.
     """
 
     delivery: JobDelivery
     results_partitions: int
     snapshots: SnapshotPublisher | None = None
     connect_error: Callable[[], str | None] = _always_connected
+    measure_backlogs: Callable[[BacklogCallback], object] | None = None
 
 
 BACKENDS: dict[str, str] = {

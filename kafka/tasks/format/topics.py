@@ -75,6 +75,10 @@ class TopicNames:
         """The topic of the queue's suspects; also the name of the share group that reads it."""
         return f"{self.app}.{queue}.suspect"
 
+    def job_topics(self, queue: str) -> tuple[str, ...]:
+        """The topics of a queue's jobs that have not ended; a share group of the same name reads each."""
+        return self.queue(queue), self.due(queue), self.suspect(queue)
+
     def dead(self, queue: str) -> str:
         """The topic of the queue's dead jobs."""
         return f"{self.app}.{queue}.dead"

@@ -8,7 +8,9 @@
     metrics.py     all that as Prometheus's text; needs the extra ``metrics``
     outage.py      no broker is reachable: what is logged
     monitor.py     all of it for one worker: reads the worker, answers, publishes snapshots every few seconds
-    directory.py   the reader: the snapshots of all of an app's workers
+    queue_lengths.py  jobs of a queue that are available, run, or are delayed: the brokers' backlog and the snapshots
+    exporter.py    these served to Prometheus by a process that is no worker
+    directory.py   the reader: the snapshots of all of an app's workers, and the lengths of its queues
 
 What a probe, a scrape or a snapshot needs is read when it is asked for, from numbers that the worker, its pool and its
 delivery keep anyway. Another path to answer is a row of ``monitor.PATHS``, another number a field of the snapshot and a
@@ -19,10 +21,12 @@ row of ``metrics.FAMILIES``. How snapshots travel is the back end's affair
 from __future__ import annotations
 
 from kafka.tasks.health.directory import Directory, Seen
+from kafka.tasks.health.exporter import QueueExporter
 from kafka.tasks.health.job_metrics import JobMetrics
 from kafka.tasks.health.monitor import Monitor
+from kafka.tasks.health.queue_lengths import QueueLength
 from kafka.tasks.health.server import parse_address
-from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot
+from kafka.tasks.health.snapshot import QueueJobs, RunningJob, WorkerSnapshot
 from kafka.tasks.pools.base import ChildSnapshot
 
 __all__ = [
@@ -30,6 +34,9 @@ __all__ = [
     "Directory",
     "JobMetrics",
     "Monitor",
+    "QueueExporter",
+    "QueueJobs",
+    "QueueLength",
     "RunningJob",
     "Seen",
     "WorkerSnapshot",

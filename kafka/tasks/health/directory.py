@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -16,6 +17,7 @@ from kafka.tasks.app import App
 from kafka.tasks.backends.base import SnapshotReader
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.health.monitor import POST_S
+from kafka.tasks.health.queue_lengths import QueueLength, queue_lengths
 from kafka.tasks.health.snapshot import WorkerSnapshot, from_json
 from kafka.tasks.settings import EMBEDDED
 
@@ -69,6 +71,15 @@ class Directory:
                     self._unreadable.add(worker_id)
                     log.warning("could not decode the snapshot of worker %r, it is not shown: %s", worker_id, error)
         return sorted(seen_workers, key=lambda seen: (seen.worker.host, seen.worker.pid, seen.worker.id))
+
+    def queue_lengths(self, seen_workers: Sequence[Seen]) -> list[QueueLength]:
+        """The length of each queue that the app declares; asks the brokers. ``seen_workers``: those of
+        :meth:`workers`; what a silent one held is available again soon. No queue while there is no broker to connect
+        to. Errors are the clients' own."""
+        if self._reader is None:
+            return []
+        live = [seen.worker for seen in seen_workers if not seen.is_silent]
+        return queue_lengths(self._reader.backlogs(self._app.queues), live)
 
     def close(self) -> None:
         """Disconnect."""

@@ -1,8 +1,9 @@
-"""A worker's snapshot and its counts of jobs as Prometheus's text, through its own client: the extra ``metrics``.
+"""Numbers of a worker, and of an app's queues, as Prometheus's text, through its own client: the extra ``metrics``.
 
 A collector of our own in a registry of our own: it reads the numbers when a scrape comes, and nothing is counted twice.
-Another number is a row of :data:`FAMILIES`. Children come and go, so no label names one: there are sums, and a count
-for each state.
+Another number is a row of :data:`FAMILIES`, which each worker serves, or of :data:`APP_FAMILIES`, which
+``python -m kafka inspect --metrics-port`` serves for all of them. Children come and go, so no label names one: there
+are sums, and a count for each state.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafka.tasks.backends.base import QueueBacklog
 from kafka.tasks.errors import TaskError
 from kafka.tasks.health.job_metrics import BUCKETS_S, Histogram, TaskMetrics
+from kafka.tasks.health.queue_lengths import QueueLength
 from kafka.tasks.health.snapshot import WorkerSnapshot
 
 if TYPE_CHECKING:
@@ -28,11 +31,19 @@ Samples = Iterable[tuple[tuple[str, ...], "float | Histogram | None"]]
 """Values of labels, and the number; None: not known, left out."""
 
 
-class Scrape(NamedTuple):
-    """What a scrape reads: the worker, and its counts of jobs."""
+class WorkerScrape(NamedTuple):
+    """What a scrape of a worker reads: the worker, its counts of jobs, and its queues as the brokers see them."""
 
     worker: WorkerSnapshot
     tasks: Sequence[TaskMetrics] = ()
+    backlogs: Sequence[QueueBacklog] = ()
+
+
+class AppScrape(NamedTuple):
+    """What a scrape of an app reads: its queues, and its workers by state."""
+
+    queues: Sequence[QueueLength] = ()
+    workers: Mapping[str, int] = {}
 
 
 _POOL_GAUGES: Final = frozenset({"concurrency", "busy", "children"})
@@ -54,28 +65,42 @@ class Family(NamedTuple):
     kind: str
     text: str
     labels: tuple[str, ...]
-    samples: Callable[[Scrape], Samples]
+    samples: Callable[[Any], Samples]
 
 
-def _one(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[Scrape], Samples]:
+def _one(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[WorkerScrape], Samples]:
     return lambda scrape: [((), read(scrape.worker))]
 
 
-def _each(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[Scrape], Samples]:
+def _each(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[WorkerScrape], Samples]:
     return lambda scrape: [((name,), count) for name, count in sorted(read(scrape.worker).items())]
 
 
-def _histogram(read: Callable[[TaskMetrics], Histogram]) -> Callable[[Scrape], Samples]:
+def _histogram(read: Callable[[TaskMetrics], Histogram]) -> Callable[[WorkerScrape], Samples]:
     return lambda scrape: [((each.queue, each.task), read(each)) for each in scrape.tasks]
 
 
-def _endings(scrape: Scrape) -> Samples:
-    return [((task.queue, task.task, *each), n) for task in scrape.tasks for *each, n in task.endings.items()]
+def _endings(scrape: WorkerScrape) -> Samples:
+    for task in scrape.tasks:
+        yield from (((task.queue, task.task, ending), count) for ending, count in task.endings.items())
 
 
-def _info(scrape: Scrape) -> Samples:
+def _info(scrape: WorkerScrape) -> Samples:
     worker = scrape.worker
     return [((worker.app, worker.id, worker.host, worker.pool, worker.version, ",".join(worker.queues)), 1)]
+
+
+def _held(scrape: WorkerScrape) -> Samples:
+    for each in scrape.worker.queue_jobs:
+        yield (each.queue, "running"), each.running
+        yield (each.queue, "delayed"), each.delayed
+
+
+def _queue_jobs(scrape: AppScrape) -> Samples:
+    for each in scrape.queues:
+        yield (each.queue, "available"), each.available
+        yield (each.queue, "running"), each.running
+        yield (each.queue, "delayed"), each.delayed
 
 
 def _children_rss(worker: WorkerSnapshot) -> float | None:
@@ -111,6 +136,18 @@ FAMILIES: Final[tuple[Family, ...]] = (
         _one(lambda each: each.counts.get("dead")),
     ),
     Family(
+        "queue_held_jobs", "gauge", "Jobs that this worker runs or settles, and that it holds until a time.",
+        ("queue", "state"), _held,
+    ),
+    Family(
+        "queue_unfinished_jobs", "gauge", "Jobs of the queue that have not ended: the same from each worker.",
+        ("queue",), lambda scrape: [((each.queue,), each.unfinished) for each in scrape.backlogs],
+    ),
+    Family(
+        "queue_dead_jobs", "gauge", "Records in the queue's dead topic: the same from each worker.", ("queue",),
+        lambda scrape: [((each.queue,), each.dead) for each in scrape.backlogs],
+    ),
+    Family(
         "job_outcomes", "counter", "Jobs by queue, task and how they ended, or that they run again.",
         ("queue", "task", "outcome"), _endings,
     ),
@@ -139,19 +176,37 @@ FAMILIES: Final[tuple[Family, ...]] = (
 )  # fmt: skip
 
 
-class WorkerMetrics:
-    """Prometheus's text for one worker; ``read`` is called for each scrape. :class:`MetricsMissing` without the extra.
+APP_FAMILIES: Final[tuple[Family, ...]] = (
+    Family(
+        "queue_jobs", "gauge", "Jobs of the queue by state: available, running, delayed.", ("queue", "state"),
+        _queue_jobs,
+    ),
+    Family(
+        "queue_dead_jobs", "gauge", "Records in the queue's dead topic.", ("queue",),
+        lambda scrape: [((each.queue,), each.dead) for each in scrape.queues],
+    ),
+    Family(
+        "workers", "gauge", "Workers of the app by state: ready, unready, silent.", ("state",),
+        lambda scrape: [((state,), count) for state, count in scrape.workers.items()],
+    ),
+)  # fmt: skip
+
+
+class MetricsText:
+    """Prometheus's text of some families; ``read`` is called for each scrape, and its result given to each family.
+    :class:`MetricsMissing` without the extra.
 
     The process's own numbers (memory, CPU, descriptors) are there, too, where the system has ``/proc``.
     """
 
-    def __init__(self, read: Callable[[], Scrape]) -> None:
+    def __init__(self, families: Sequence[Family], read: Callable[[], Any]) -> None:
         try:
             from prometheus_client import CollectorRegistry, ProcessCollector, exposition
         except ImportError as error:
             raise MetricsMissing(
                 f"Prometheus's client is not installed ({error}): pip install 'kafka-taskloop[metrics]'"
             ) from None
+        self._families = families
         self._read = read
         self._exposition: Any = exposition
         self._registry = CollectorRegistry(auto_describe=False)
@@ -184,7 +239,7 @@ class WorkerMetrics:
             "info": InfoMetricFamily,
         }
         scrape = self._read()
-        for name, kind, text, labels, samples in FAMILIES:
+        for name, kind, text, labels, samples in self._families:
             family = kinds[kind](PREFIX + name, text, labels=labels if kind != "info" else ())
             for values, number in samples(scrape):
                 if kind == "info":

@@ -13,25 +13,27 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from kafka import __version__
+from kafka.log_limit import LimitedLog
 from kafka.net.loop import Loop
 from kafka.net.transport import Address, Network
-from kafka.tasks.backends.base import SnapshotPublisher, WorkerBackend
+from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, SnapshotPublisher, WorkerBackend
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.health.http import HttpRequest, HttpResponse
 from kafka.tasks.health.job_metrics import TaskMetrics
-from kafka.tasks.health.metrics import MetricsMissing, Scrape, WorkerMetrics
+from kafka.tasks.health.metrics import FAMILIES, MetricsMissing, MetricsText, WorkerScrape
 from kafka.tasks.health.outage import CHECK_S, BrokerOutage
 from kafka.tasks.health.server import HealthServer, parse_address
-from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, to_json
+from kafka.tasks.health.snapshot import QueueJobs, RunningJob, WorkerSnapshot, to_json
 from kafka.tasks.pools.base import ChildSnapshot, Pool
 from kafka.tasks.pools.parent.memory import sample_process
 from kafka.tasks.pools.runner import Job
@@ -44,6 +46,8 @@ FIRST_POST_S: Final = 1.0
 """Until the first one: a worker that is gone by then needs no topic, and the worker's own beginnings come first."""
 LEAVE_S: Final = 1.0
 """How long a stopping worker waits for its last snapshot."""
+BACKLOG_S: Final = 10.0
+"""Between questions to the brokers about the lengths of queues, give or take a fifth; while metrics are served."""
 MOST_RUNNING: Final = 1000
 
 _POOL = "pool_"
@@ -62,6 +66,9 @@ class MonitoredWorker(Protocol):
 
     def running(self) -> list[Job]:
         """The jobs that are with the pool."""
+
+    def count_by_queue(self) -> dict[str, tuple[int, int]]:
+        """Of each queue: how many jobs run or are being settled, and how many are held for a while."""
 
 
 class Monitor:
@@ -91,11 +98,14 @@ class Monitor:
         self._pool: Pool | None = None
         self._backend: WorkerBackend | None = None
         self._server: HealthServer | None = None
-        self._metrics: WorkerMetrics | str = "not listening"
+        self._metrics: MetricsText | str = "not listening"
         self._timer: Any = None
+        self._limited_log = LimitedLog(log, most=1, every_s=600.0, clock=self._loop.time)
         self._outage = BrokerOutage()
         self._outage_timer: Any = None
         self._has_posted = False
+        self._backlogs: Sequence[QueueBacklog] = ()
+        self._backlog_timer: Any = None
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -106,7 +116,7 @@ class Monitor:
         """
         host_port = parse_address(place)
         try:
-            self._metrics = WorkerMetrics(self._scrape)
+            self._metrics = MetricsText(FAMILIES, self._scrape)
         except MetricsMissing as missing:
             self._metrics = str(missing)
             log.warning("/metrics is disabled: %s", missing)
@@ -121,6 +131,8 @@ class Monitor:
         if backend.snapshots is not None:
             self._timer = self._loop.call_later(FIRST_POST_S, self._publish_snapshot, backend.snapshots)
         self._look_for_brokers(backend)
+        if backend.measure_backlogs is not None and isinstance(self._metrics, MetricsText):
+            self._measure_backlogs_after(FIRST_POST_S, backend.measure_backlogs)
 
     def close(self) -> None:
         """The worker has left. May drive the loop for a moment: the last snapshot says that it has stopped."""
@@ -130,6 +142,9 @@ class Monitor:
         if self._outage_timer is not None:
             self._outage_timer.cancel()
             self._outage_timer = None
+        if self._backlog_timer is not None:
+            self._backlog_timer.cancel()
+            self._backlog_timer = None
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -147,6 +162,21 @@ class Monitor:
     def _look_for_brokers(self, backend: WorkerBackend) -> None:
         self._outage_timer = self._loop.call_later(CHECK_S, self._look_for_brokers, backend)
         self._outage.check(self._loop.time(), backend.delivery.contacts(), backend.connect_error())
+
+    def _measure_backlogs_after(self, pause_s: float, measure: Callable[[BacklogCallback], object]) -> None:
+        """Ask the brokers after the pause, and again some seconds after their answer: one request at a time. Workers
+        that were started together ask at different times."""
+
+        def answer(found: list[QueueBacklog] | BaseException) -> None:
+            if self._backend is None:
+                return  # it has left meanwhile
+            if isinstance(found, BaseException):
+                self._limited_log.warning("", "the lengths of the queues are not in /metrics for now: %s", found)
+                found = []  # better none than old ones, by which somebody would scale
+            self._backlogs = found
+            self._measure_backlogs_after(BACKLOG_S, measure)
+
+        self._backlog_timer = self._loop.call_later(pause_s * random.uniform(0.8, 1.2), measure, answer)
 
     # -- what is so ---------------------------------------------------------------------------------------------------
 
@@ -192,12 +222,18 @@ class Monitor:
             counts=counts,
             pool_counts=pool_counts,
             lost=dict(pool.lost_by_cause()),
+            queue_jobs=tuple(self._queue_jobs()),
             children=tuple(children),
             running=tuple(_running(children, self._worker.running() if not children else (), now)),
         )
 
-    def _scrape(self) -> Scrape:
-        return Scrape(self.snapshot(), list(self._tasks))
+    def _queue_jobs(self) -> Iterator[QueueJobs]:
+        held = self._worker.count_by_queue()
+        for queue in self._queues:
+            yield QueueJobs(queue, *held.get(queue, (0, 0)))
+
+    def _scrape(self) -> WorkerScrape:
+        return WorkerScrape(self.snapshot(), list(self._tasks), self._backlogs)
 
     def _stage(self) -> str:
         return STARTING if self._pool is None else self._worker.stage.name

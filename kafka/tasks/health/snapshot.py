@@ -41,6 +41,16 @@ class RunningJob:
 
 
 @dataclass(frozen=True)
+class QueueJobs:
+    """Jobs of one queue that a worker holds. ``running``: with its pool, or being settled; ``delayed``: held until a
+    time."""
+
+    queue: str
+    running: int = 0
+    delayed: int = 0
+
+
+@dataclass(frozen=True)
 class WorkerSnapshot:
     """One worker. Times in seconds, ``started_ms`` by its own wall clock."""
 
@@ -69,6 +79,8 @@ class WorkerSnapshot:
     pool_counts: dict[str, int] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
     """Jobs that were lost with their child, by cause."""
+    queue_jobs: tuple[QueueJobs, ...] = ()
+    """What it holds of each of its queues."""
     children: tuple[ChildSnapshot, ...] = ()
     running: tuple[RunningJob, ...] = ()
     left_out: int = 0

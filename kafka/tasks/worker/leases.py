@@ -138,6 +138,16 @@ class Leases:
         """Leases of jobs that are with the pool."""
         return [lease for lease in self._held if lease.stage in (RUNNING, HANDED_OFF)]
 
+    def count_by_queue(self) -> dict[str, tuple[int, int]]:
+        """Of each queue: how many jobs are with the pool or are being settled, and how many are held for a while."""
+        counts: dict[str, tuple[int, int]] = {}
+        for lease in self._held:
+            running, delayed = counts.get(lease.source.queue, (0, 0))
+            stage = lease.stage
+            is_running = stage in (RUNNING, HANDED_OFF, FINISHING)
+            counts[lease.source.queue] = running + is_running, delayed + (stage == HELD)
+        return counts
+
     def take_renewable(self, now: float, lock_s: float) -> list[JobLease]:
         """Those to renew, with new ends of their locks: all but buffered ones, which start soon or are given back."""
         leases = [lease for lease in self._held if lease.stage not in (BUFFERED, HANDED_OFF)]

@@ -33,7 +33,8 @@ class JobObserver(Protocol):
         """These were leased, and are going to run here."""
 
     def on_ran(self, ended: Sequence[tuple[Job, Outcome]]) -> None:
-        """The runs of these have ended, well or not, and their outcomes hold."""
+        """The runs of these have ended, well or not, and their outcomes hold. A result that its topic refuses as too
+        large is found out later: such a job succeeds here, and is then decided about as failed."""
 
     def on_decided(
         self,

@@ -356,6 +356,10 @@ class Worker:
         """The jobs that are with the pool."""
         return [lease.job for lease in self._leases.running()]
 
+    def count_by_queue(self) -> dict[str, tuple[int, int]]:
+        """See :meth:`kafka.tasks.worker.leases.Leases.count_by_queue`."""
+        return self._leases.count_by_queue()
+
     # -- callbacks of its parts
     # ------------------------------------------------------------------------------------------------
 

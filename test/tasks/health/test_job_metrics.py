@@ -9,7 +9,7 @@ from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.health.job_metrics import JobMetrics, TaskMetrics
-from kafka.tasks.health.metrics import Scrape, WorkerMetrics
+from kafka.tasks.health.metrics import FAMILIES, MetricsText, WorkerScrape
 from kafka.tasks.health.snapshot import WorkerSnapshot
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.decide import JobHistory, JobPolicy, decide
@@ -126,7 +126,8 @@ def test_prometheus_gets_counters_and_cumulative_histograms() -> None:
     bench = Bench()
     bench.metrics.on_ran([(bench.job(age_s=2.5, ran_s=0.5), OK), (bench.job(age_s=2.0, ran_s=0.003), OK)])
     bench.decide(ERROR)
-    _, text = WorkerMetrics(lambda: Scrape(WorkerSnapshot("web:1"), list(bench.metrics))).text("")
+    scrape = WorkerScrape(WorkerSnapshot("web:1"), list(bench.metrics))
+    _, text = MetricsText(FAMILIES, lambda: scrape).text("")
     families = {each.name: each for each in parser.text_string_to_metric_families(text.decode())}
     counted = families["kafka_tasks_job_outcomes"].samples
     assert {each.name for each in counted} == {"kafka_tasks_job_outcomes_total"}

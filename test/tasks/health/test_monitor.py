@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 
 from kafka import __version__
+from kafka.errors import GroupAuthorizationFailedError
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import ConnectFailed
-from kafka.tasks.backends.base import WorkerBackend
+from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, WorkerBackend
 from kafka.tasks.delivery.base import BrokerContact, JobSource
 from kafka.tasks.health.job_metrics import JobMetrics
-from kafka.tasks.health.monitor import FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
-from kafka.tasks.health.snapshot import RunningJob, from_json
+from kafka.tasks.health.monitor import BACKLOG_S, FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
+from kafka.tasks.health.snapshot import QueueJobs, RunningJob, from_json
 from kafka.tasks.pools.base import ChildSnapshot
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.worker import WorkerStage
@@ -36,6 +37,10 @@ class AWorker:
     def __init__(self) -> None:
         self.stage = WorkerStage.WORKING
         self.jobs: list[Job] = []
+        self.held = {"mail": (3, 1)}
+
+    def count_by_queue(self) -> dict[str, tuple[int, int]]:
+        return self.held
 
     def statistics(self) -> dict[str, int]:
         return {"leased": 9, "done": 5, "failed": 3, "dead": 1, "held": 4, "pool_busy": 1, "pool_soft_limits": 2}
@@ -96,13 +101,15 @@ class World:
         self.worker, self.pool, self.snapshots = AWorker(), APool(), ABoard()
         self.delivery = ADelivery(self.clock)
         self.connect_error: str | None = None
+        self.measuring: list[BacklogCallback] = []
         self.jobs = JobMetrics(lambda: int(self.clock.time() * 1000))
         self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.worker, self.loop, self.jobs)
 
     def start(self) -> World:
         pool: Any = self.pool
         delivery: Any = self.delivery
-        self.monitor.start(pool, WorkerBackend(delivery, 8, self.snapshots, lambda: self.connect_error))
+        backend = WorkerBackend(delivery, 8, self.snapshots, lambda: self.connect_error, self.measuring.append)
+        self.monitor.start(pool, backend)
         return self
 
     def listen(self) -> World:
@@ -227,6 +234,10 @@ def test_prometheus_reads_the_worker_as_it_is(world: World) -> None:
         ("kafka_tasks_children", "idle"): 1,
         ("kafka_tasks_children_rss_bytes",): 70_000_000,
         ("kafka_tasks_oldest_job_seconds",): 3.5,
+        ("kafka_tasks_queue_held_jobs", "default", "running"): 0,
+        ("kafka_tasks_queue_held_jobs", "default", "delayed"): 0,
+        ("kafka_tasks_queue_held_jobs", "mail", "running"): 3,
+        ("kafka_tasks_queue_held_jobs", "delayed", "mail"): 1,
     }
     ours = {name: value for name, value in samples.items() if name[0].startswith("kafka_") and "info" not in name[0]}
     assert ours == expected
@@ -277,6 +288,59 @@ def test_without_the_extra_probes_are_answered_and_metrics_name_it(
     assert world.get("/readyz")[0] == 200
 
 
+# -- lengths of queues -------------------------------------------------------------------------------------------------
+
+
+def test_the_brokers_backlog_is_asked_for_every_few_seconds_one_question_at_a_time(world: World) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the extra metrics")
+    world.listen().start()
+    assert "kafka_tasks_queue_unfinished_jobs{" not in world.get("/metrics")[2]
+    world.pass_time(FIRST_POST_S * 1.2)
+    assert len(world.measuring) == 1
+    world.pass_time(10 * BACKLOG_S)
+    assert len(world.measuring) == 1, "the answer has not come"
+    world.measuring.pop()([QueueBacklog("mail", 4000, 2)])
+    text = world.get("/metrics")[2]
+    assert 'kafka_tasks_queue_unfinished_jobs{queue="mail"} 4000.0\n' in text
+    assert 'kafka_tasks_queue_dead_jobs{queue="mail"} 2.0\n' in text
+    world.pass_time(BACKLOG_S * 0.79)
+    assert not world.measuring
+    world.pass_time(BACKLOG_S * 0.42)
+    assert len(world.measuring) == 1
+
+
+def test_a_backlog_that_cannot_be_read_is_left_out_and_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the extra metrics")
+    world.listen().start()
+    world.pass_time(FIRST_POST_S * 1.2)
+    world.measuring.pop()([QueueBacklog("mail", 4000, 2)])
+    with caplog.at_level(logging.WARNING, "kafka.tasks.health"):
+        for _ in range(3):
+            world.pass_time(BACKLOG_S * 1.2)
+            world.measuring.pop()(GroupAuthorizationFailedError("shop.mail"))
+    assert "kafka_tasks_queue_unfinished_jobs{" not in world.get("/metrics")[2]
+    (line,) = [line for line in caplog.messages if line.startswith("the lengths of the queues are not in /metrics")]
+    assert "shop.mail" in line
+    world.pass_time(BACKLOG_S * 1.2)
+    world.measuring.pop()([QueueBacklog("mail", 1, 2)])
+    assert 'kafka_tasks_queue_unfinished_jobs{queue="mail"} 1.0\n' in world.get("/metrics")[2]
+
+
+def test_nobody_is_asked_without_metrics_or_after_the_worker_has_left(world: World) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the extra metrics")
+    world.start()
+    world.pass_time(5 * BACKLOG_S)
+    assert not world.measuring
+    other = World().listen().start()
+    other.pass_time(FIRST_POST_S * 1.2)
+    other.monitor.close()
+    other.measuring.pop()([])
+    other.pass_time(5 * BACKLOG_S)
+    assert not other.measuring
+
+
 # -- outages -----------------------------------------------------------------------------------------------------------
 
 
@@ -313,6 +377,7 @@ def test_the_snapshot_says_what_there_is_to_say(world: World) -> None:
     assert found.counts == {"leased": 9, "done": 5, "failed": 3, "dead": 1}
     assert found.pool_counts == {"busy": 1, "soft_limits": 2}
     assert found.lost == {"oom": 1}
+    assert found.queue_jobs == (QueueJobs("default", 0, 0), QueueJobs("mail", 3, 1))
     assert [child.pid for child in found.children] == [20]
     assert found.running == (RunningJob("j1", "mail.send", 3.5, 40_000_000, 20),)
     assert found.rss_bytes is None or found.rss_bytes > 1_000_000

@@ -132,7 +132,7 @@ class KafkaBackend:
 
     def snapshot_reader(self) -> SnapshotReader:
         """See :class:`kafka.tasks.backends.base.Backend`."""
-        return KafkaSnapshotReader(self._names.workers, self._settings)
+        return KafkaSnapshotReader(self._names, self._settings)
 
     def close(self, timeout: float | None = None) -> None:
         """See :class:`kafka.tasks.backends.base.Backend`."""

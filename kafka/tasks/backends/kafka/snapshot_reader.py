@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
-from kafka.tasks.backends.base import PublishedSnapshot
+from kafka.tasks.backends.base import PublishedSnapshot, QueueBacklog
+from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect_in_thread
+from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
 
 KEPT_S: Final = 60.0
@@ -36,8 +38,9 @@ MAX_SNAPSHOT_BYTES: Final = 65_536
 class KafkaSnapshotReader:
     """See :class:`kafka.tasks.backends.base.SnapshotReader`. Errors are the clients' own."""
 
-    def __init__(self, topic: str, settings: Settings) -> None:
-        self._place = TopicPartition(topic, 0)
+    def __init__(self, names: TopicNames, settings: Settings) -> None:
+        self._names = names
+        self._place = TopicPartition(names.workers, 0)
         self._timeout_s = settings.request_timeout
         self._words: dict[str, tuple[int, bytes]] = {}
         self._ahead_ms = 0
@@ -68,6 +71,15 @@ class KafkaSnapshotReader:
                 while self._is_all_old() and time.monotonic() < patient_until:
                     self._poll(POLL_S, is_new=True)
         return self._posted()
+
+    def backlogs(self, queues: Sequence[str]) -> list[QueueBacklog]:
+        """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
+        client = self._io.client
+        run: Callable[..., Any] = client.run
+        measured: list[QueueBacklog] = self._io.call(
+            run, measure_backlogs(client, self._names, queues, self._timeout_s)
+        )
+        return measured
 
     def close(self) -> None:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""

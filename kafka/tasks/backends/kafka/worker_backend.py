@@ -10,8 +10,9 @@ from typing import Any
 from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
-from kafka.tasks.backends.base import WorkerBackend
+from kafka.tasks.backends.base import BacklogCallback, WorkerBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
+from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
@@ -93,7 +94,12 @@ def open_worker_backend(
         QueueTrimmer(client, groups).start()  # the client closes it
         snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
         partitions = topics[names.results].partitions
-        return WorkerBackend(delivery, partitions, snapshots, partial(last_connect_error, client)), client
+
+        def backlogs(done: BacklogCallback) -> None:
+            client.run(measure_backlogs(client, names, queues, settings.request_timeout)).add_both(done)
+
+        connect_error = partial(last_connect_error, client)
+        return WorkerBackend(delivery, partitions, snapshots, connect_error, backlogs), client
     except BaseException:
         client.close()
         raise

@@ -1,0 +1,43 @@
+"""How long queues are: the brokers' backlog, shared out by what workers say that they hold. Pure.
+
+    unfinished (brokers)  =  available  +  running  +  delayed
+
+Both are seen at slightly different times, a snapshot of a worker being some seconds old: so ``available`` is what is
+left, and never below 0. It includes jobs that a worker has leased and not begun. ``delayed`` are the jobs that workers
+hold until a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kafka.tasks.backends.base import QueueBacklog
+from kafka.tasks.health.snapshot import WorkerSnapshot
+
+
+class QueueLength(NamedTuple):
+    """Jobs of a queue by where they are; ``dead``: records in its dead topic."""
+
+    queue: str
+    available: int
+    running: int
+    delayed: int
+    dead: int
+
+
+def queue_lengths(backlogs: Sequence[QueueBacklog], workers: Iterable[WorkerSnapshot]) -> list[QueueLength]:
+    """The lengths of these queues; ``workers``: all of the app's that live."""
+    running = dict.fromkeys((each.queue for each in backlogs), 0)
+    delayed = dict(running)
+    for worker in workers:
+        for held in worker.queue_jobs:
+            if held.queue in running:
+                running[held.queue] += held.running
+                delayed[held.queue] += held.delayed
+    return [
+        QueueLength(
+            queue, max(0, unfinished - running[queue] - delayed[queue]), running[queue], delayed[queue], dead
+        )
+        for queue, unfinished, dead in backlogs
+    ]
