@@ -374,6 +374,7 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(monitor, "POST_S", 0.2)
+    monkeypatch.setattr(monitor, "FIRST_POST_S", 0.1)
     app = App("shop", bootstrap_servers=broker.bootstrap)
     begun, advance = threading.Event(), threading.Event()
 
@@ -382,6 +383,10 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
         begun.set()
         advance.wait(SOON_S)
 
+    @app.task(name="mail.quick")
+    def quick() -> None: ...
+
+    first = quick.delay()
     send.delay()
     app.flush(SOON_S)
     loop = Loop()
@@ -402,6 +407,10 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
         status, metrics = get(port, "/metrics")
         assert status == 200
         assert "kafka_tasks_jobs_in_pool 1.0\n" in metrics
+        assert first.wait(SOON_S)
+        ran = 'kafka_tasks_job_outcomes_total{outcome="succeeded",queue="default",task="mail.quick"} 1.0\n'
+        unfinished = 'kafka_tasks_queue_unfinished_jobs{queue="default"} 1.0\n'
+        until(lambda: ran in (text := get(port, "/metrics")[1]) and unfinished in text)
         with Directory(app) as directory:
             (seen,) = until(lambda: [each for each in directory.workers(0.1) if each.worker.running])
         assert (seen.worker.pool, seen.worker.stage, seen.worker.is_ready) == ("threads", "WORKING", True)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,16 @@ def test_a_limit_that_makes_no_sense_says_which(arguments: list[str], text: str)
     with pytest.raises(IllegalArgumentError) as found:
         settings_for("prefork", *arguments)
     assert text in str(found.value)
+
+
+@pytest.mark.parametrize(("flags", "is_on"), [([], True), (["--log-jobs"], True), (["--no-log-jobs"], False)])
+def test_jobs_are_logged_unless_that_is_turned_off(
+    tasks: str, monkeypatch: pytest.MonkeyPatch, flags: list[str], is_on: bool
+) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(worker, "run_worker", lambda *_, log_jobs, **__: found.append(log_jobs))
+    assert command(tasks, *flags) == 0
+    assert found == [is_on]
 
 
 @pytest.mark.parametrize("flag", ["--timeout", "--soft-timeout"])

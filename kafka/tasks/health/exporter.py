@@ -64,7 +64,7 @@ class QueueExporter:
         self._latest = AppScrape(queues, {state: states[state] for state in _STATES})
 
     def fail(self, why: str) -> None:
-        """Serve 503 with the reason from now on: by old numbers somebody would scale."""
+        """Serve 503 with the reason from now on: an autoscaler would act on old numbers."""
         self._latest = why
 
     def close(self) -> None:

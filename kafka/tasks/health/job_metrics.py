@@ -1,7 +1,7 @@
 """Counts of a worker's jobs by queue, task and ending, and histograms of how long they waited and ran.
 
 A :class:`kafka.tasks.worker.observer.JobObserver` that only adds to numbers; :mod:`kafka.tasks.health.metrics` reads
-them when a scrape comes. A worker has one only while it serves metrics. Queues and tasks that are told apart are
+them when a scrape comes. A worker has one only while it serves metrics. Queues and tasks with series of their own are
 bounded (:data:`kafka.tasks.worker.observer.MOST_TASKS`), the others share the task ``other``: a label's value is a time
 series of its own, and a producer can put any name into a record.
 """

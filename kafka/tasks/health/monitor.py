@@ -172,7 +172,7 @@ class Monitor:
                 return  # it has left meanwhile
             if isinstance(found, BaseException):
                 self._limited_log.warning("", "the lengths of the queues are not in /metrics for now: %s", found)
-                found = []  # better none than old ones, by which somebody would scale
+                found = []  # rather none than old ones: an autoscaler would act on them
             self._backlogs = found
             self._measure_backlogs_after(BACKLOG_S, measure)
 

@@ -22,7 +22,7 @@ SUCCEEDED, RETRIED, SNOOZED, FAILED, REVOKED, EXPIRED, LOST = ENDINGS = (
 or its acquisition lock is lost, and it runs again."""
 
 MOST_TASKS: Final = 100
-"""Names of tasks (with their queues) that are told apart; names in records are others' and may be any number."""
+"""Tasks (with their queues) that have counts of their own: records may have any number of names."""
 OTHER_TASKS: Final = "other"
 
 

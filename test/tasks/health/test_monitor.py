@@ -328,7 +328,7 @@ def test_a_backlog_that_cannot_be_read_is_left_out_and_logged_once(
     assert 'kafka_tasks_queue_unfinished_jobs{queue="mail"} 1.0\n' in world.get("/metrics")[2]
 
 
-def test_nobody_is_asked_without_metrics_or_after_the_worker_has_left(world: World) -> None:
+def test_the_brokers_are_not_asked_without_metrics_or_after_the_worker_has_left(world: World) -> None:
     pytest.importorskip("prometheus_client", reason="needs the extra metrics")
     world.start()
     world.pass_time(5 * BACKLOG_S)

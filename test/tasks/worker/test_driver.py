@@ -53,6 +53,26 @@ def test_a_worker_runs_jobs_until_it_is_stopped(app: App, backend: FakeBackend, 
     assert backend.is_closed
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+def test_jobs_are_logged_unless_that_is_turned_off(
+    app: App, backend: FakeBackend, caplog: pytest.LogCaptureFixture, is_on: bool
+) -> None:
+    caplog.set_level(logging.INFO, "kafka.tasks")
+    loop, workers = Loop(), []
+
+    @app.task(name="last")
+    def last() -> None:
+        loop.call_soon_threadsafe(lambda: workers[0].stop())
+
+    job = last.delay()
+    run_worker(app, [], "threads", 1, loop, workers.append, log_jobs=is_on)
+    loop.close()
+    lines = [record.message.rpartition(" in ")[0] or record.message for record in caplog.records]
+    assert [line for line in lines if job.id in line] == (
+        [f"last {job.id} received", f"last {job.id} succeeded"] if is_on else []
+    )
+
+
 class Signalled:
     """A worker in the main thread with a job that runs until :attr:`gate` opens. ``next`` is done by the loop once the
     condition before it holds.
