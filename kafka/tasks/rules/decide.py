@@ -2,7 +2,7 @@
 
 :func:`decide` maps an outcome to a :class:`JobDecision`; it touches no record: :mod:`kafka.tasks.delivery.records`
 makes the records of a decision, and the delivery writes them and accepts the lease afterwards. The whole mapping is
-this table (rows are tried from the top; ``test_outcome.py`` walks every cell):
+this table (rows are tried from the top; ``test_decide.py`` walks every cell):
 
 ==============  ===============================  ==========  ========  =================
 outcome         when                             moves to    state     cause

@@ -1,8 +1,8 @@
 """Decides which leased records become jobs that run, and how a lease is settled after an outcome.
 
-:class:`AdmissionPolicy` reads a leased record, asks :func:`kafka.tasks.rules.outcome.admit`, and makes a :class:`Job`;
-it asks :func:`kafka.tasks.rules.outcome.decide` about an outcome and has the records made that carry the decision out.
-It stores neither jobs nor leases.
+:class:`AdmissionPolicy` reads a leased record, asks :func:`kafka.tasks.rules.admit.admit`, and makes a :class:`Job`; it
+asks :func:`kafka.tasks.rules.decide.decide` about an outcome and has the records made that carry the decision out. It
+stores neither jobs nor leases.
 """
 
 from __future__ import annotations
