@@ -315,6 +315,12 @@ def test_a_worker_that_leaves_logs_what_it_could_not_write_and_writes_nothing_ag
     assert (bench.states(), bench.accepted, bench.over) == ([], [], [under_way.lease])
 
 
+def test_a_worker_that_leaves_with_nothing_kept_logs_nothing(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.finish(bench.ending())
+    bench.finishing.close()
+    assert (len(bench.accepted), caplog.records) == (1, [])
+
+
 # -- what is too large ------------------------------------------------------------------------------------------------
 
 
@@ -496,6 +502,11 @@ def test_what_follows_the_answers_is_a_pure_step(bench: Bench) -> None:
     assert (after.rest.is_shortened, after.record, after.error) == (True, job, TOO_LARGE)
     assert [record.topic for record in after.rest.records] == [DUE, RESULTS]
     assert len(after.rest.records[1].value or b"") < len(state.value or b"")
+
+
+def test_there_is_an_answer_to_each_record(bench: Bench) -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        next_ending(bench.ending(FAILED), [TIMEOUT], NAMES, no_replacement)
 
 
 def test_what_is_written_of_a_move_again_is_a_move(bench: Bench) -> None:

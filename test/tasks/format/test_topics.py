@@ -204,6 +204,6 @@ def test_a_topic_that_takes_no_payload_at_all_is_an_error_that_says_what_to_set(
 def test_a_segment_of_jobs_is_small_and_takes_the_largest_batch() -> None:
     for max_payload_bytes, segment_bytes in ((1_000_000, 8_388_608), (20_000_000, 20_065_536)):
         jobs, due, suspect, dead = queue_plans(NAMES, "mail", TopicDefaults(max_payload_bytes=max_payload_bytes))
-        assert {each.configs["segment.bytes"] for each in (jobs, due, suspect)} == {str(segment_bytes)}
+        assert {plan.configs["segment.bytes"] for plan in (jobs, due, suspect)} == {str(segment_bytes)}
         assert int(jobs.configs["max.message.bytes"]) <= segment_bytes
         assert "segment.bytes" not in dead.configs

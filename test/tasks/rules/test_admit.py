@@ -95,6 +95,10 @@ def test_only_deliveries_on_the_suspect_topic_are_crashes(
     assert crashes_of(recorded, deliveries, suspect, excused) == expected
 
 
+def test_deliveries_are_crashes_unless_they_are_excused() -> None:
+    assert crashes_of(1, 3, True) == 3
+
+
 TIMES = st.none() | st.integers(NOW - 2, NOW + 2)
 HISTORIES = st.builds(
     JobHistory,
