@@ -77,8 +77,8 @@ COMPILED = (
     "kafka/records/validator.py",
     "kafka/tasks/backends/kafka/publisher.py",
     "kafka/tasks/delivery/base.py",
+    "kafka/tasks/delivery/finishing.py",
     "kafka/tasks/delivery/records.py",
-    "kafka/tasks/delivery/settlement.py",
     "kafka/tasks/delivery/share_group/delivery.py",
     "kafka/tasks/format/envelope.py",
     "kafka/tasks/format/job_id.py",
@@ -95,7 +95,6 @@ COMPILED = (
     "kafka/tasks/worker/dispatcher.py",
     "kafka/tasks/worker/leases.py",
     "kafka/tasks/worker/source_buffers.py",
-    "kafka/tasks/worker/suspects.py",
     "kafka/tasks/worker/worker.py",
     "kafka/wire/frame.py",
 )

@@ -166,8 +166,8 @@ class PublishThenAccept:
     def is_moving(self) -> bool:
         """Whether jobs move to the suspects and the broker has not answered that they are settled where they were: a
         suspect that starts before that and ends its worker would be there twice."""
-        oldest = min(self._moving.values(), default=None)
-        return oldest is not None and self._timers.time() - oldest < MOVING_S
+        since = self._timers.time() - MOVING_S
+        return any(at > since for at in self._moving.values())
 
     def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
         """See :meth:`kafka.tasks.delivery.base.JobDelivery.finish`; those without records are accepted at once."""
@@ -284,7 +284,7 @@ class PublishThenAccept:
                 self._moving.pop(lease, None)
                 self._moved_queues.add(lease.source.queue)
             done(leases)
-            if not self._moving:
+            if not self.is_moving:
                 queues, self._moved_queues = self._moved_queues, set()
                 self._on_moved(queues)
 

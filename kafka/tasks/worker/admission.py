@@ -106,7 +106,7 @@ class AdmissionPolicy:
             return Ending(lease, None, [record], is_dead=True)
         suspect = lease.source.is_suspect
         crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.excused)
-        lacks = f"no task of that name is declared in {len(self._tasks)} tasks" if task is None else None
+        lacks = f"none of its {len(self._tasks)} tasks has that name" if task is None else None
         if envelope.needs and lacks is None:
             lacks = _unmet(envelope)
         is_timed = envelope.expires_ms is not None or envelope.due_ms is not None

@@ -168,7 +168,7 @@ class Leases:
 
     @property
     def holding_count(self) -> int:
-        """Leases that are held for later."""
+        """Leases that are held for later, those included whose locks are lost meanwhile."""
         return len(self._holding)
 
     def take_due(self, now: float) -> list[JobLease]:

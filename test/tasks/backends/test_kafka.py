@@ -588,6 +588,17 @@ def test_suspects_are_not_asked_for_while_a_move_is_not_answered(stage: Stage) -
     assert suspect.wants[-1] == (3, True)
 
 
+def test_a_move_that_cannot_be_written_keeps_no_suspects_waiting_for_long(stage: Stage) -> None:
+    suspect = stage.suspect()
+    stage.publisher.is_stuck = True
+    stage.move(stage.leases[0])
+    stage.delivery.request(SUSPECT, 3)
+    pass_time(stage.loop, stage.clock, 4.5)
+    assert (3, True) not in suspect.wants
+    pass_time(stage.loop, stage.clock, 5.5)
+    assert suspect.wants[-1] == (3, True)
+
+
 def test_a_lease_has_the_records_key(stage: Stage) -> None:
     record = a_record(3)
     record.key = b"user-7"

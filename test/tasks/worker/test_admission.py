@@ -394,9 +394,9 @@ def test_an_error_is_cut_where_it_is_longer_than_the_log_takes(caplog: pytest.Lo
 @pytest.mark.parametrize(
     ("options", "lease", "why", "hours"),
     [
-        ({}, {"name": "new"}, "no task of that name is declared in 5 tasks", "24"),
-        ({"unknown_ttl_s": 5400}, {"name": "new"}, "no task of that name is declared in 5 tasks", "1.5"),
-        ({}, {"name": "new", "needs": ("rust",)}, "no task of that name is declared in 5 tasks", "24"),
+        ({}, {"name": "new"}, "none of its 5 tasks has that name", "24"),
+        ({"unknown_ttl_s": 5400}, {"name": "new"}, "none of its 5 tasks has that name", "1.5"),
+        ({}, {"name": "new", "needs": ("rust",)}, "none of its 5 tasks has that name", "24"),
         ({}, {"needs": ("rust", "gpu")}, "this release does not understand rust, gpu, which the job needs", "24"),
     ],
 )

@@ -169,6 +169,8 @@ class ShareDelivery:
                 del self._members[source]
                 self._leaving.add(member)
                 member.close(partial(self._on_left, member))
+            else:
+                self.request(source, self._requested.get(source, 0))  # it was left out while jobs moved there
         missing = [source.topic for source in self.sources if source.is_suspect and source not in self._members]
         if missing:
             self._find_suspects(missing, self._open_suspects)
