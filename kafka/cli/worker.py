@@ -27,8 +27,10 @@ from kafka.tasks import (
     check_queues,
     default_pool,
     parse_autoscale,
+    parse_count,
     parse_health_port,
     parse_memory,
+    parse_seconds,
     run_worker,
     start_methods,
 )
@@ -50,24 +52,12 @@ class _Option(NamedTuple):
     help: str
 
 
-def _whole(field: str) -> Callable[[str, str], dict[str, Any]]:
-    def read(flag: str, text: str) -> dict[str, Any]:
-        try:
-            return {field: int(text)}
-        except ValueError:
-            raise IllegalArgumentError(f"{flag} must be an integer, not {text!r}") from None
-
-    return read
+def _count(field: str) -> Callable[[str, str], dict[str, Any]]:
+    return lambda flag, text: {field: parse_count(flag, field, text)}
 
 
 def _seconds(field: str) -> Callable[[str, str], dict[str, Any]]:
-    def read(flag: str, text: str) -> dict[str, Any]:
-        try:
-            return {field: float(text)}
-        except ValueError:
-            raise IllegalArgumentError(f"{flag} must be a number of seconds, not {text!r}") from None
-
-    return read
+    return lambda flag, text: {field: parse_seconds(flag, text)}
 
 
 def _memory(flag: str, text: str) -> dict[str, Any]:
@@ -98,7 +88,7 @@ POOL_OPTIONS: Final[dict[str, _Option]] = {
     ),
     "--max-jobs-per-child": _Option(
         "N",
-        _whole("max_jobs_per_child"),
+        _count("max_jobs_per_child"),
         ("prefork",),
         "replace a child process after so many jobs, 10 %% more or less",
     ),
@@ -112,7 +102,7 @@ POOL_OPTIONS: Final[dict[str, _Option]] = {
         "MIN,MAX", _autoscale, ("prefork",), "keep MIN to MAX child processes, depending on the load"
     ),
     "--prefetch": _Option(
-        "N", _whole("prefetch"), ("prefork",), "jobs that one child holds at once; 1: only idle children get a job"
+        "N", _count("prefetch"), ("prefork",), "jobs that one child holds at once; 1: only idle children get a job"
     ),
     "--start-method": _Option(
         "NAME", _start_method, ("fork", "prefork"), f"how children start: {', '.join(start_methods()) or 'not here'}"

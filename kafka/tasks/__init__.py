@@ -59,7 +59,9 @@ from kafka.tasks.pools import (
     check_pool,
     default_pool,
     parse_autoscale,
+    parse_count,
     parse_memory,
+    parse_seconds,
     start_methods,
 )
 from kafka.tasks.retry import Retry, expo
@@ -118,8 +120,10 @@ __all__ = [
     "expo",
     "load",
     "parse_autoscale",
+    "parse_count",
     "parse_health_port",
     "parse_memory",
+    "parse_seconds",
     "run_worker",
     "start_methods",
 ]

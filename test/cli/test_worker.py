@@ -52,11 +52,11 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (["worker_tasks:app", "--autoscale", "2,8", "--pool", "threads"], "--autoscale is for the pool prefork, not"),
         (["worker_tasks:app", "--max-jobs-per-child", "9", "--pool", "inline"], "--max-jobs-per-child is for the pool"),
         (["worker_tasks:app", "--timeout", "soon"], "--timeout must be a number of seconds, not 'soon'"),
-        (["worker_tasks:app", "--timeout", "-1"], "timeout must be a number of seconds above 0"),
-        (["worker_tasks:app", "--timeout", "nan"], "timeout must be a number of seconds above 0"),
+        (["worker_tasks:app", "--timeout", "-1"], "--timeout must be a number of seconds above 0"),
+        (["worker_tasks:app", "--timeout", "nan"], "--timeout must be a number of seconds above 0"),
         (["worker_tasks:app", "--timeout", "5", "--soft-timeout", "5"], "soft_timeout (5 s) must be below timeout"),
         (["worker_tasks:app", "--timeout", "20"], "soft_timeout of worker_tasks.slow (30 s) must be below"),
-        (["worker_tasks:app", "--kill-grace", "0"], "kill_grace must be a number of seconds above 0"),
+        (["worker_tasks:app", "--kill-grace", "0"], "--kill-grace must be a number of seconds above 0"),
         (["worker_tasks:app", "--health-port", "http"], "--health-port is PORT"),
         (["worker_tasks:app", "--bootstrap-server", "memory://"], "no back end for 'memory'"),
     ],
@@ -109,15 +109,17 @@ def test_an_unset_option_has_a_default_that_fits_the_pool() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--max-memory-per-child", "1G,512M"], "must be below the hard one"),
+        (["--max-memory-per-child", "1G,512M"], "--max-memory-per-child: the soft memory limit of a child (1,073"),
         (["--max-memory-per-child", "lots"], "--max-memory-per-child must be a size such as 512M"),
-        (["--max-memory-per-child", "100"], "max_memory_soft must be an integer from"),
+        (["--max-memory-per-child", "512M,lots"], "--max-memory-per-child must be a size such as 512M"),
+        (["--max-memory-per-child", "100"], "--max-memory-per-child must be an integer from 1048576 to"),
+        (["--max-memory-per-child", "512M,0"], "--max-memory-per-child must be an integer from 1048576 to"),
         (["--autoscale", "8"], "--autoscale must be MIN,MAX"),
-        (["--autoscale", "8,2"], "MIN not above MAX"),
-        (["--autoscale", "0,2"], "an integer from 1"),
-        (["--max-jobs-per-child", "0"], "max_jobs_per_child must be an integer from 1"),
+        (["--autoscale", "8,2"], "--autoscale must be MIN,MAX with MIN not above MAX"),
+        (["--autoscale", "0,2"], "the least of --autoscale must be an integer from 1"),
+        (["--max-jobs-per-child", "0"], "--max-jobs-per-child must be an integer from 1"),
         (["--max-jobs-per-child", "many"], "--max-jobs-per-child must be an integer"),
-        (["--prefetch", "0"], "prefetch must be an integer from 1"),
+        (["--prefetch", "0"], "--prefetch must be an integer from 1"),
         (["--start-method", "clone"], "unknown start method 'clone'"),
     ],
 )
@@ -125,6 +127,7 @@ def test_a_limit_that_makes_no_sense_says_which(arguments: list[str], text: str)
     with pytest.raises(IllegalArgumentError) as found:
         settings_for("prefork", *arguments)
     assert text in str(found.value)
+    assert "_" not in str(found.value), "it names a field of PoolSettings, which is not what was written"
 
 
 @pytest.mark.parametrize(("flags", "is_on"), [([], True), (["--log-jobs"], True), (["--no-log-jobs"], False)])

@@ -20,7 +20,9 @@ from kafka.tasks.pools.settings import (
     PoolSettings,
     check_start_method,
     parse_autoscale,
+    parse_count,
     parse_memory,
+    parse_seconds,
     start_methods,
 )
 from kafka.tasks.rules.outcome import Outcome
@@ -41,7 +43,9 @@ __all__ = [
     "make_loop",
     "make_pool",
     "parse_autoscale",
+    "parse_count",
     "parse_memory",
+    "parse_seconds",
     "start_methods",
 ]
 

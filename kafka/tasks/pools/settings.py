@@ -43,6 +43,13 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)I?B?\s*", re.IGNORECASE)
 LEAST_MEMORY = 1 << 20
 """No interpreter is smaller: a lower limit has its unit forgotten."""
 
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "max_jobs_per_child": (1, 10**12),
+    "prefetch": (1, MOST_PREFETCH),
+    "breaker_failures": (1, 10**6),
+}
+"""Field of :class:`PoolSettings` that is an integer -> its least and its highest value."""
+
 
 def start_methods(platform: str = sys.platform) -> tuple[str, ...]:
     """The start methods of a platform, its default first; none where there is no ``fork``."""
@@ -74,17 +81,41 @@ def parse_size(name: str, text: str) -> int:
 
 
 def parse_memory(name: str, text: str) -> tuple[int, int | None]:
-    """``SOFT[,HARD]`` as two sizes."""
-    soft, comma, hard = text.partition(",")
-    return parse_size(name, soft), parse_size(name, hard) if comma else None
+    """``SOFT[,HARD]`` as two sizes, checked as :class:`PoolSettings` does; errors name ``name`` and no field."""
+    soft_text, comma, hard_text = text.partition(",")
+    soft, hard = parse_size(name, soft_text), parse_size(name, hard_text) if comma else None
+    _check_memory(name, name, soft, hard)
+    return soft, hard
 
 
 def parse_autoscale(name: str, text: str) -> tuple[int, int]:
-    """``MIN,MAX`` as two numbers of slots."""
+    """``MIN,MAX`` as two numbers of slots, checked as :class:`PoolSettings` does."""
     least, comma, most = text.partition(",")
     if not comma or not least.strip().isdecimal() or not most.strip().isdecimal():
         raise IllegalArgumentError(f"{name} must be MIN,MAX, two numbers of slots such as 2,8, not {text!r}")
-    return int(least), int(most)
+    autoscale = int(least), int(most)
+    _check_autoscale(name, autoscale)
+    return autoscale
+
+
+def parse_count(name: str, field: str, text: str) -> int:
+    """The text as a value of a field of :class:`PoolSettings` that is an integer; errors name ``name``."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise IllegalArgumentError(f"{name} must be an integer, not {text!r}") from None
+    _whole(name, value, *_RANGES[field])
+    return value
+
+
+def parse_seconds(name: str, text: str) -> float:
+    """The text as a value of a field of :class:`PoolSettings` that is a time in seconds; errors name ``name``."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise IllegalArgumentError(f"{name} must be a number of seconds, not {text!r}") from None
+    _seconds(name, value, optional=False)
+    return value
 
 
 @dataclass(frozen=True)
@@ -131,30 +162,17 @@ class PoolSettings:
         for name in ("timeout", "soft_timeout", "kill_grace", "start_limit"):
             _seconds(name, getattr(self, name), optional=name in ("timeout", "soft_timeout"))
         check_limits(self.soft_timeout, self.timeout)
-        for name, least, most in (
-            ("max_jobs_per_child", 1, 10**12),
-            ("max_memory_soft", LEAST_MEMORY, 1 << 60),
-            ("max_memory_hard", LEAST_MEMORY, 1 << 60),
-            ("prefetch", 1, MOST_PREFETCH),
-        ):
+        for name, (least, most) in _RANGES.items():
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), least, most)
-        _whole("breaker_failures", self.breaker_failures, 1, 10**6)
         soft, hard = self.max_memory_soft, self.max_memory_hard
-        if hard is not None and soft is not None and soft >= hard:
-            raise IllegalArgumentError(
-                f"the soft memory limit of a child ({soft:,} bytes) must be below the hard one ({hard:,} bytes)"
-            )
+        _check_memory("max_memory_soft", "max_memory_hard", soft, hard)
         if (soft is not None or hard is not None) and not os.path.exists("/proc/self/stat"):
             raise IllegalArgumentError("a memory limit for children needs /proc, which this system does not have")
         if self.start_method is not None:
             check_start_method(self.start_method)
         if self.autoscale is not None:
-            least, most = self.autoscale
-            _whole("the least of autoscale", least, 1, MOST_CONCURRENCY)
-            _whole("the most of autoscale", most, 1, MOST_CONCURRENCY)
-            if least > most:
-                raise IllegalArgumentError(f"autoscale must be MIN,MAX with MIN not above MAX, not {least},{most}")
+            _check_autoscale("autoscale", self.autoscale)
 
     @property
     def slots(self) -> int:
@@ -164,9 +182,28 @@ class PoolSettings:
         return min(max(self.concurrency, self.autoscale[0]), self.autoscale[1])
 
 
-def _whole(name: str, value: Any, least: int, most: int) -> None:
+def _check_memory(soft_name: str, hard_name: str, soft: int | None, hard: int | None) -> None:
+    for name, limit in ((soft_name, soft), (hard_name, hard)):
+        if limit is not None:
+            _whole(name, limit, LEAST_MEMORY, 1 << 60, " bytes")
+    if hard is not None and soft is not None and soft >= hard:
+        names = soft_name if soft_name == hard_name else f"{soft_name} and {hard_name}"
+        raise IllegalArgumentError(
+            f"{names}: the soft memory limit of a child ({soft:,} bytes) must be below the hard one ({hard:,} bytes)"
+        )
+
+
+def _check_autoscale(name: str, autoscale: tuple[int, int]) -> None:
+    least, most = autoscale
+    _whole(f"the least of {name}", least, 1, MOST_CONCURRENCY)
+    _whole(f"the most of {name}", most, 1, MOST_CONCURRENCY)
+    if least > most:
+        raise IllegalArgumentError(f"{name} must be MIN,MAX with MIN not above MAX, not {least},{most}")
+
+
+def _whole(name: str, value: Any, least: int, most: int, unit: str = "") -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise IllegalArgumentError(f"{name} must be an integer from {least} to {most}, not {value!r}")
+        raise IllegalArgumentError(f"{name} must be an integer from {least} to {most}{unit}, not {value!r}")
 
 
 def _seconds(name: str, value: Any, optional: bool) -> None:
