@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafka.broker.broker import Broker
+    from kafka.broker.config import BROKER_SETTINGS, TOPIC_SETTINGS
     from kafka.broker.emulation import LATEST, RELEASES, find_release
     from kafka.broker.faults import ApiName, FaultRuleBuilder, Rule, SeenRequest, api_name
     from kafka.broker.listeners import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from kafka.broker.telemetry import TelemetryPush
 
 _HOME = {
+    "BROKER_SETTINGS": "kafka.broker.config",
+    "TOPIC_SETTINGS": "kafka.broker.config",
     "ApiName": "kafka.broker.faults",
     "Broker": "kafka.broker.broker",
     "BrokerOptions": "kafka.broker.process",
@@ -46,8 +49,10 @@ _HOME = {
 }
 
 __all__ = [
+    "BROKER_SETTINGS",
     "LATEST",
     "RELEASES",
+    "TOPIC_SETTINGS",
     "ApiName",
     "Broker",
     "BrokerOptions",

@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "inspect": ("kafka.cli.inspect", "show the workers of an application, its queues, children and running jobs"),
     "demo": ("kafka.cli.demo", "an example run: jobs count the words of text files"),
     "check-version": ("kafka.cli.check_version", "show which release of Kafka runs at an address"),
+    "settings": ("kafka.cli.settings", "list the settings of apps, workers, clients and the broker"),
     "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),
 }
 """Name -> its module, and what it does."""

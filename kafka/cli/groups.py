@@ -20,6 +20,7 @@ from typing import Any, Final
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec, OffsetTimestamp
 from kafka.cli import CommandError, client_settings
+from kafka.cli.tables import aligned
 from kafka.errors import NoError
 
 Rows = Iterator[Sequence[Any]]
@@ -63,18 +64,10 @@ def run(args: argparse.Namespace) -> int:
         head, *body = rows
         print(json.dumps([dict(zip(head, row, strict=True)) for row in body], indent=2))
     else:
-        print("\n".join(lines(rows)))
+        print("\n".join(aligned(rows)))
     if missing is not None:
         raise missing
     return EXIT_FAILED if any(str(cell).endswith("Error") for row in rows for cell in row[-1:]) else 0
-
-
-def lines(rows: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Columns under their heads; "-" for unknown values."""
-    shown = [["-" if cell in (None, "") else str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for row in shown:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _list(admin: KafkaAdminClient, args: argparse.Namespace) -> Rows:

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from kafka.cli import CommandError, client_settings
+from kafka.cli.tables import aligned
 from kafka.errors import KafkaError
 from kafka.tasks import App, Directory, QueueExporter, QueueLength, Seen, WorkerSnapshot, parse_health_port
 
@@ -166,9 +167,7 @@ def plain(app: str, inspected: Inspected, where: str) -> Iterator[str]:
     for table in tables(app, inspected, where):
         yield table.title
         if table.rows:
-            widths = [max(map(len, column)) for column in zip(table.heads, *table.rows, strict=True)]
-            for row in (table.heads, *table.rows):
-                yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            yield from (f"  {line}" for line in aligned((table.heads, *table.rows)))
         yield ""
     yield from notes(inspected)
 

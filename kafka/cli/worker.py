@@ -84,7 +84,7 @@ POOL_OPTIONS: Final[dict[str, _Option]] = {
         "S",
         _seconds("kill_grace"),
         None,
-        "seconds between SIGTERM and SIGKILL, and between the last stages of a stop (5)",
+        "seconds between SIGTERM and SIGKILL, and between the last stages of a stop (default: the app's)",
     ),
     "--max-jobs-per-child": _Option(
         "N",
@@ -111,7 +111,7 @@ POOL_OPTIONS: Final[dict[str, _Option]] = {
         "S",
         _seconds("start_limit"),
         ("fork", "prefork"),
-        "kill a child that has not loaded the app after so many seconds (60)",
+        "kill a child that has not loaded the app after so many seconds (default: 60)",
     ),
 }
 

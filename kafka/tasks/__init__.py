@@ -65,12 +65,14 @@ from kafka.tasks.pools import (
     start_methods,
 )
 from kafka.tasks.retry import Retry, expo
+from kafka.tasks.settings import SETTINGS as APP_SETTINGS
 from kafka.tasks.states import EXCEPTION, FULL_RUN, READY, UNREADY, JobState
 from kafka.tasks.task import Call, Task
 from kafka.tasks.worker.driver import check_queues, run_worker
 from kafka.tasks.worker.loader import load
 
 __all__ = [
+    "APP_SETTINGS",
     "EXCEPTION",
     "FULL_RUN",
     "MOST_CONCURRENCY",
