@@ -19,7 +19,7 @@ VERSION = re.search(r'^__version__ = "([^"]+)"$', (HERE / "kafka" / "_version.py
 
 EXTRAS = {
     "compression": ["cramjam>=2.8"],
-    "cli": ["rich>=13"],
+    "cli": ["rich>=13", "shtab>=1.13"],
     "fast": ["crc32c>=2.7"],
     "re2": ["google-re2>=1.1"],
     "metrics": ["prometheus-client>=0.20"],
@@ -40,6 +40,7 @@ setup(
     package_data={"kafka": ["py.typed"]},
     ext_modules=extensions(),
     cmdclass={"build_ext": BuildCompiled},
+    entry_points={"console_scripts": ["kafka-taskloop = kafka.cli:main"]},
     zip_safe=False,
     install_requires=["six>=1.16", "crcmod>=1.7"],
     extras_require=EXTRAS,

@@ -122,6 +122,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "re2": ("broker.groups.regex",),
     "opentelemetry": ("client.telemetry",),
     "rich": ("cli",),
+    "shtab": ("cli.completion",),
     "prometheus_client": ("tasks.health.metrics",),
     "pytest": ("testing",),
     "typing_extensions": ("wire.message",),  # for type checkers only: it is no dependency

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import email.message
+import importlib
 import os
 import pathlib
 import re
@@ -17,6 +18,7 @@ from email.parser import Parser
 import pytest
 
 import kafka
+import kafka.__main__
 from test.support.apache_kafka import refuse
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -113,6 +115,16 @@ def _run_with(wheel: pathlib.Path, folder: pathlib.Path, code: str) -> subproces
 def test_the_package_says_who_it_is(metadata: email.message.Message) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("kafka-taskloop", kafka.__version__)
     assert metadata["Requires-Python"] == ">=3.10"
+
+
+@pytest.mark.timeout(180)
+def test_the_console_script_is_the_program_that_python_m_runs(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
+        scripts = configparser.ConfigParser()
+        scripts.read_string(archive.read(name).decode())
+    assert dict(scripts["console_scripts"]) == {"kafka-taskloop": "kafka.cli:main"}
+    assert kafka.__main__.main is importlib.import_module("kafka.cli").main
 
 
 @pytest.mark.timeout(180)

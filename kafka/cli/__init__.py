@@ -1,4 +1,5 @@
-"""``python -m kafka COMMAND``: the table of commands, their exit codes and how they report errors.
+"""``python -m kafka COMMAND``, installed as ``kafka-taskloop COMMAND`` too: the table of commands, their exit codes and
+how they report errors.
 
 A command is a module with ``add_arguments(parser)`` and ``run(args) -> int`` (the exit code), imported only when it
 runs. A new command is a module and a line in :data:`COMMANDS`.
@@ -35,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "check-version": ("kafka.cli.check_version", "show which release of Kafka runs at an address"),
     "settings": ("kafka.cli.settings", "list the settings of apps, workers, clients and the broker"),
     "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),
+    "completion": ("kafka.cli.completion", "print a script that completes arguments in a shell"),
 }
 """Name -> its module, and what it does."""
 
@@ -86,8 +88,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(name, _text(error), EXIT_FAILED)
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    parser = _Parser(prog="kafka", description="A Kafka client, an embedded broker and a task queue.")
+def full_parser(program: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of ``program`` with the arguments of all commands, whose modules are imported, and those by name."""
+    parser, commands = _parser(program)
+    for name, (module, _) in COMMANDS.items():
+        import_module(module).add_arguments(commands[name])
+    return parser, commands
+
+
+def _parser(program: str = "kafka") -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    parser = _Parser(prog=program, description="A Kafka client, an embedded broker and a task queue.")
     kind = "compiled" if is_compiled() else "plain Python"
     parser.add_argument("--version", action="version", version=f"kafka-taskloop {__version__} ({kind})")
     chosen = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
