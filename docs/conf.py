@@ -1,4 +1,4 @@
-"""Settings of Sphinx. The tables that are made from the code come from ``_ext/``."""
+"""Settings of Sphinx. What comes from the code is in the pages already: ``tables.py`` writes it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
+sys.path.insert(0, str(HERE.parent))
 
 from kafka._version import __version__  # noqa: E402
 
@@ -14,8 +14,7 @@ project = "kafka-taskloop"
 copyright = "the authors of kafka-taskloop"  # noqa: A001
 version = release = __version__
 
-extensions = ["tables", "handlers"]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build"]
 nitpicky = True
 html_theme = "alabaster"
 html_theme_options = {"description": "A Kafka client that also carries background jobs", "fixed_sidebar": True}

@@ -1,31 +1,18 @@
-"""Tables of the documentation that are made from the code when it is built, so that they cannot be out of date.
+"""Writes what the pages of the documentation have from the code, tables and docstrings, so that they are readable
+without a build.
 
-``.. kafka-protocol-table::``          every API of Kafka, with the versions that our classes speak, from the registry
-``.. kafka-import-table::``            who may import whom, from ``test/test_architecture.py``
-``.. kafka-settings-table:: CLIENT``   settings of CLIENT; ``all``: those that every client has
-``.. kafka-settings-later::``          settings of kafka-python that are refused, from ``kafka/config.py``
-``.. kafka-produce-errors-table::``    what an error of a batch leads to, from ``core/produce/errors.py``
-``.. kafka-producer-id-errors-table::``  what an error of the request for a producer id leads to
-``.. kafka-transaction-errors-table::``  errors of a transaction's requests, from ``core/produce/errors.py``
-``.. kafka-group-errors-table::``      what a member of a classic group does about errors, from ``core/group``
-``.. kafka-offset-errors-table::``     what an error in OffsetCommit or OffsetFetch leads to, from
-``core/group/offsets.py``
-``.. kafka-share-errors-table::``      what a share consumer does about errors, from ``core/share``
-``.. kafka-states-table:: NAME``       the states of a machine, and the steps between them, from ``core/states.py``
-``.. kafka-app-settings-table::``      settings of an app, from ``kafka/tasks/settings.py``
-``.. kafka-pool-options-table::``      flags of a worker's pool, from ``kafka/cli/worker.py``
-``.. kafka-lost-causes-table::``       why children die, from ``kafka/tasks/rules/outcome.py``
-``.. kafka-options-later::``           options of tasks that are refused, from ``kafka/tasks/options.py``
-``.. kafka-worker-metrics-table::``    metrics of a worker for Prometheus, from ``kafka/tasks/health/metrics.py``
-``.. kafka-broker-settings-table::``   settings of the embedded broker, from ``kafka/broker/config.py``
-``.. kafka-broker-releases-table::``   releases that it emulates and what it lacks of each, from ``emulation.py``
-``.. kafka-faults-table::``            what a fault may do, from ``kafka/broker/faults/``
-``.. kafka-methods-table:: NAME``      public methods of a public class, with the first sentence of each docstring
-``.. kafka-logs-table:: PACKAGES``     what is logged at WARNING and above, from the calls in these packages
-``.. kafka-docstring:: MODULE``        what a module says of itself to users, without its first paragraph and its inside
+    python docs/tables.py            rewrite these parts of docs/*.rst, and name the changed files
+    python docs/tables.py --check    only name the files that are out of date; exit code 1 if there are any
 
-A new generated table is one more function that returns rows, and its line in :func:`setup`. What is more than a table
-is in a module of its own: ``handlers.py``.
+``test/test_docs_tables.py`` checks the same. A part stands between two comments; the first has its name in
+:data:`PARTS` and perhaps an argument::
+
+    .. From docs/tables.py: settings producer
+
+    .. End.
+
+A new part is one more function and its line in :data:`PARTS`. It returns text, or the rows of a table, the first of
+which is the head; a single cell becomes a paragraph.
 """
 
 from __future__ import annotations
@@ -34,14 +21,15 @@ import ast
 import inspect
 import pathlib
 import re
-from collections.abc import Callable, Iterable
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from docutils import nodes
-from docutils.statemachine import StringList
-from sphinx.util.docutils import SphinxDirective
+DOCS = pathlib.Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 ARCHITECTURE = ROOT / "test" / "test_architecture.py"
 
 Rows = Iterable[tuple[str, ...]]
@@ -234,7 +222,7 @@ def share_errors_rows() -> Rows:
 def _broker_errors(tables: Iterable[Any]) -> list[Any]:
     """The error classes with a row in one of the tables that stand for a code, in the order of the codes."""
     named: set[Any] = {error for table in tables for error in table.rows if getattr(error, "errno", None)}
-    return sorted(named, key=lambda error: error.errno)
+    return sorted(named, key=lambda error: (error.errno, error.__name__))
 
 
 def states_rows(name: str) -> Rows:
@@ -254,6 +242,15 @@ def app_settings_rows() -> Rows:
     yield ("setting", "default", "unit", "meaning")
     for name, setting in SETTINGS.items():
         yield f"``{name}``", _value(setting.default), setting.unit, _escaped(setting.doc)
+
+
+def commands_rows() -> Rows:
+    """What ``python -m kafka`` can do."""
+    from kafka.cli import COMMANDS
+
+    yield ("command", "what it does")
+    for name, (_, text) in COMMANDS.items():
+        yield f"``{name}``", _escaped(text)
 
 
 def pool_options_rows() -> Rows:
@@ -297,9 +294,10 @@ def broker_settings_rows() -> Rows:
     """Settings of the embedded broker, by Kafka's names."""
     from kafka.broker.config import BROKER_SETTINGS
 
-    yield ("setting", "default", "may be changed at run time")
+    yield ("setting", "default", "unit", "dynamic", "meaning")
     for setting in sorted(BROKER_SETTINGS.values(), key=lambda setting: setting.name):
-        yield f"``{setting.name}``", _value(setting.default), "yes" if setting.dynamic else ""
+        dynamic = "yes" if setting.dynamic else ""
+        yield f"``{setting.name}``", _value(setting.default), setting.unit, dynamic, _escaped(setting.doc)
 
 
 def _value(value: Any) -> str:
@@ -346,14 +344,39 @@ def faults_rows() -> Rows:
         yield f"``{name}({', '.join(own)}, ...)``", moments, first_sentence(inspect.getdoc(method) or "")
 
 
-def docstring(module: str) -> Rows:
-    """The docstring of a module as text, up to the paragraph that begins with "Inside:". It is not imported: what
-    pytest needs is shown without pytest."""
+# -- docstrings ------------------------------------------------------------------------------------------------------
+
+
+def docstring(module: str) -> str:
+    """What a module says of itself to users: its docstring without the first paragraph, and up to the paragraph that
+    begins with "Inside:"."""
     path = ROOT.joinpath(*module.split("."))
-    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    found = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
-    _, _, rest = found.partition("\n\n")
-    yield plain(rest.partition("\n\nInside:")[0]),
+    _, _, rest = _docstring(path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).partition("\n\n")
+    return plain(rest.partition("\n\nInside:")[0])
+
+
+def broker_handlers() -> str:
+    """What the embedded broker answers: for each module of handlers its APIs with the versions that are served, then
+    its docstring, whose last paragraph says what differs from Apache Kafka."""
+    from kafka.broker.registry import MODULES, load
+    from kafka.protocol.registry import NAMES
+
+    served: dict[str, list[str]] = {name: [] for name in MODULES}
+    for key, handler in sorted(load().items()):
+        module = handler.function.__module__.rpartition(".")[2]
+        low, high = handler.min_version, handler.max_version
+        served[module].append(f"{NAMES[key]} {low} to {high}" if low != high else f"{NAMES[key]} {low}")
+    home = ROOT / "kafka" / "broker" / "handlers"
+    parts = []
+    for module, apis in served.items():
+        heading = textwrap.fill(", ".join(apis), WIDTH, initial_indent=".. rubric:: ", subsequent_indent="   ")
+        parts += [heading, plain(_docstring(home / f"{module}.py"))]
+    return "\n\n".join(parts)
+
+
+def _docstring(path: pathlib.Path) -> str:
+    """A module's docstring. It is not imported: what pytest needs is shown without pytest."""
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
 def _arguments(function: Callable[..., Any]) -> Iterable[str]:
@@ -376,34 +399,7 @@ def plain(doc: str) -> str:
 def _escaped(text: str) -> str:
     """Names with underscores at their end, stars and bars, as they are. What is a literal already stays one."""
     parts = plain(text).split("``")
-    return "``".join(part if at % 2 else re.sub(r"([*|_\\])", r"\\\1", part) for at, part in enumerate(parts))
-
-
-# -- directives ------------------------------------------------------------------------------------------------------
-
-
-def _directive(rows: Callable[..., Rows], depends_on: pathlib.Path, arguments: int = 0) -> type[SphinxDirective]:
-    class Table(SphinxDirective):
-        """A table with a header row, from a function; a function that gives one cell alone becomes a paragraph."""
-
-        required_arguments = arguments
-
-        def run(self) -> list[nodes.Node]:
-            self.env.note_dependency(str(depends_on))
-            found = list(rows(*self.arguments))
-            if len(found) == 1 and len(found[0]) == 1:
-                return self._parsed(found[0][0].splitlines())
-            lines = [".. list-table::", "   :header-rows: 1", ""]
-            for row in found:
-                lines += [f"   {'*' if number == 0 else ' '} - {cell}" for number, cell in enumerate(row)]
-            return self._parsed(lines)
-
-        def _parsed(self, lines: list[str]) -> list[nodes.Node]:
-            holder = nodes.container()
-            self.state.nested_parse(StringList(lines, source=str(depends_on)), self.content_offset, holder)
-            return holder.children
-
-    return Table
+    return "``".join(part if at % 2 else re.sub(r"([*|\\]|_(?!\w))", r"\\\1", part) for at, part in enumerate(parts))
 
 
 def releases_rows() -> Rows:
@@ -460,40 +456,118 @@ def _logged(node: ast.AST) -> str:
     return "" if text.value.strip() == "%s" else str(text.value)
 
 
-def setup(app: Any) -> dict[str, bool]:
-    """Called by Sphinx."""
-    package = ROOT / "kafka"
-    tables: dict[str, tuple[Callable[..., Rows], pathlib.Path, int]] = {
-        "kafka-protocol-table": (protocol_rows, package / "protocol" / "registry.py", 0),
-        "kafka-import-table": (import_rows, ARCHITECTURE, 0),
-        "kafka-settings-table": (settings_rows, package / "config.py", 1),
-        "kafka-settings-later": (settings_later, package / "config.py", 0),
-        "kafka-produce-errors-table": (produce_errors_rows, package / "core" / "produce" / "errors.py", 0),
-        "kafka-producer-id-errors-table": (producer_id_errors_rows, package / "core" / "produce" / "errors.py", 0),
-        "kafka-transaction-errors-table": (
-            transaction_errors_rows, package / "core" / "produce" / "errors.py", 0,
-        ),
-        "kafka-group-errors-table": (
-            group_errors_rows, package / "core" / "group" / "classic.py", 0,
-        ),
-        "kafka-offset-errors-table": (offset_errors_rows, package / "core" / "group" / "offsets.py", 0),
-        "kafka-share-errors-table": (
-            share_errors_rows, package / "core" / "share" / "session.py", 0,
-        ),
-        "kafka-codecs-table": (codecs_rows, package / "records" / "compression.py", 0),
-        "kafka-states-table": (states_rows, package / "core" / "states.py", 1),
-        "kafka-app-settings-table": (app_settings_rows, package / "tasks" / "settings.py", 0),
-        "kafka-pool-options-table": (pool_options_rows, package / "cli" / "worker.py", 0),
-        "kafka-lost-causes-table": (lost_causes_rows, package / "tasks" / "outcome.py", 0),
-        "kafka-options-later": (options_later, package / "tasks" / "options.py", 0),
-        "kafka-worker-metrics-table": (worker_metrics_rows, package / "tasks" / "health" / "metrics.py", 0),
-        "kafka-broker-settings-table": (broker_settings_rows, package / "broker" / "settings.py", 0),
-        "kafka-broker-releases-table": (releases_rows, package / "broker" / "emulation.py", 0),
-        "kafka-methods-table": (methods_rows, package / "__init__.py", 1),
-        "kafka-faults-table": (faults_rows, package / "broker" / "faults" / "rules.py", 0),
-        "kafka-logs-table": (logs_rows, package / "future.py", 1),
-        "kafka-docstring": (docstring, package / "broker" / "faults" / "__init__.py", 1),
-    }
-    for name, (rows, depends_on, arguments) in tables.items():
-        app.add_directive(name, _directive(rows, depends_on, arguments))
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+# -- as text ---------------------------------------------------------------------------------------------------------
+
+WIDTH = 120
+WIDEST = 160
+"""Of a table whose words do not fit into the width; a wider one becomes a list."""
+WIDEST_FIRST = 64
+"""A table whose first column is wider becomes a list: lines of that column cannot be wrapped."""
+
+PARTS: dict[str, Callable[..., Rows | str]] = {
+    "app settings": app_settings_rows,
+    "broker handlers": broker_handlers,
+    "broker releases": releases_rows,
+    "broker settings": broker_settings_rows,
+    "codecs": codecs_rows,
+    "commands": commands_rows,
+    "docstring": docstring,
+    "faults": faults_rows,
+    "group errors": group_errors_rows,
+    "imports": import_rows,
+    "logs": logs_rows,
+    "lost causes": lost_causes_rows,
+    "methods": methods_rows,
+    "offset errors": offset_errors_rows,
+    "options later": options_later,
+    "pool options": pool_options_rows,
+    "produce errors": produce_errors_rows,
+    "producer id errors": producer_id_errors_rows,
+    "protocol": protocol_rows,
+    "settings": settings_rows,
+    "settings later": settings_later,
+    "share errors": share_errors_rows,
+    "states": states_rows,
+    "transaction errors": transaction_errors_rows,
+    "worker metrics": worker_metrics_rows,
+}
+"""Name -> function. A word behind the name in a page is the function's argument."""
+
+_MARKED = re.compile(r"^(\.\. From docs/tables\.py: ([^\n]+)\n\n)(?:.*?\n)??(\.\. End\.\n)", re.MULTILINE | re.DOTALL)
+
+
+def rewritten(page: str) -> str:
+    """The text of a page with its parts as they are now."""
+    return _MARKED.sub(lambda match: f"{match[1]}{part_of(match[2])}\n\n{match[3]}", page)
+
+
+def part_of(marked: str) -> str:
+    """A part by what its first comment says: its name, and perhaps an argument."""
+    name, _, argument = (marked, "", "") if marked in PARTS else marked.rpartition(" ")
+    content = PARTS[name](argument) if argument else PARTS[name]()
+    return content if isinstance(content, str) else formatted(list(content))
+
+
+def formatted(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows as a simple table of reStructuredText, or as a list where that would be too wide."""
+    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
+    if len(cells) == 1 and len(cells[0]) == 1:
+        return "\n".join(textwrap.wrap(cells[0][0], WIDTH, break_on_hyphens=False))
+    widths = _widths(cells)
+    if widths is None:
+        lines = [".. list-table::", "   :header-rows: 1", ""]
+        for row in cells:
+            for number, cell in enumerate(row):
+                start = f"   {'*' if number == 0 else ' '} - "
+                wrapped = textwrap.wrap(cell, WIDTH - 7, break_long_words=False, break_on_hyphens=False) or [""]
+                lines += [f"{start if at == 0 else ' ' * 7}{part}".rstrip() for at, part in enumerate(wrapped)]
+        return "\n".join(lines)
+    rule = "  ".join("=" * width for width in widths)
+    lines = [rule, *_lines(cells[0], widths), rule]
+    for row in cells[1:]:
+        lines += _lines(row, widths)
+    return "\n".join([*lines, rule])
+
+
+def _widths(cells: Sequence[Sequence[str]]) -> list[int] | None:
+    """The columns' widths: as wide as their texts, and where that is too much, the widest columns less. None: too wide
+    even so."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    least = [max(len(word) for cell in column for word in ("", *cell.split())) for column in zip(*cells, strict=True)]
+    least[0] = widths[0]
+    if widths[0] > WIDEST_FIRST or sum(least) + 2 * (len(least) - 1) > WIDEST:
+        return None
+    while widths != least and sum(widths) + 2 * (len(widths) - 1) > WIDTH:
+        widest = max((each for each in range(len(widths)) if widths[each] > least[each]), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    wrapped = [
+        textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False) if width else []
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    lines = []
+    for at in range(max(1, *map(len, wrapped))):
+        parts = (cell[at] if at < len(cell) else "" for cell in wrapped)
+        lines.append("  ".join(part.ljust(width) for part, width in zip(parts, widths, strict=True)).rstrip())
+    return lines
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite the pages, or with ``--check`` compare them; the exit code."""
+    outdated = []
+    for path in sorted(DOCS.glob("*.rst")):
+        page = path.read_text(encoding="utf-8")
+        if rewritten(page) != page:
+            outdated.append(path)
+            if "--check" not in arguments:
+                path.write_text(rewritten(page), encoding="utf-8")
+    for path in outdated:
+        print(path.relative_to(ROOT))
+    return 1 if outdated and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
