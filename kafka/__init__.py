@@ -132,3 +132,4 @@ class _OlderPaths:
 
 
 sys.meta_path.append(_OlderPaths)
+import_module("kafka._name_clash").warn_of_clash(__file__)

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "_version": (),
     "_compiled": (),
     "_native": (),
+    "_name_clash": (),
     "_older_paths": (),  # names everybody's modules, too, and imports them when asked for
     "codec": ("records",),
     "errors": (),
@@ -73,7 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bootstrap": ("broker.embedded", "errors"),
     "tasks": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
-        "broker.embedded", "errors", "structs", "future", "log_limit",
+        "broker.embedded", "_name_clash", "errors", "structs", "future", "log_limit",
     ),
     # Besides what the row above has, "net": it answers probes over the worker's own loop.
     "tasks.health": (
@@ -98,14 +99,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "cli": (
         "public", "public client", "public producer", "public consumer", "public share", "public admin",
         "public broker", "broker.embedded", "public tasks", "public net", "public protocol", "protocol.registry",
-        "testing", "_compiled", "_version", "errors", "structs", "future", "config",
+        "testing", "_compiled", "_name_clash", "_version", "errors", "structs", "future", "config",
     ),
     "__main__": ("public cli",),
 }  # fmt: skip
 
-# `kafka/__init__.py` names everybody's classes, lazily; by its own statements it may load this only, and the second
+# `kafka/__init__.py` names everybody's classes, lazily; by its own statements it may load these only; the second
 # when a module is looked for that is not there.
-ROOT_LOADS = ("kafka._version", "kafka._older_paths")
+ROOT_LOADS = ("kafka._version", "kafka._older_paths", "kafka._name_clash")
 
 PURE = ("core", "wire", "protocol", "records")
 IMPURE_MODULES = frozenset(

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
+import kafka._name_clash  # noqa: F401 (before another import fails for it)
 from kafka._compiled import is_compiled
 from kafka._version import __version__
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError

@@ -16,6 +16,7 @@ rest by concern::
 
 from __future__ import annotations
 
+import kafka._name_clash  # noqa: F401 (before another import fails for it)
 from kafka.tasks.app import App, Batch
 from kafka.tasks.context import Context
 from kafka.tasks.errors import (
