@@ -33,6 +33,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "broker": ("kafka.cli.broker", "run an embedded broker with a data directory"),
     "worker": ("kafka.cli.worker", "run the jobs of an application's queues"),
     "inspect": ("kafka.cli.inspect", "show the workers of an application, its queues, children and running jobs"),
+    "dead": ("kafka.cli.dead", "list, show, replay and drop the dead jobs of a queue"),
     "demo": ("kafka.cli.demo", "an example run: jobs count the words of text files"),
     "check-version": ("kafka.cli.check_version", "show which release of Kafka runs at an address"),
     "settings": ("kafka.cli.settings", "list the settings of apps, workers, clients and the broker"),
@@ -67,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             module = import_module(COMMANDS[name][0])
             module.add_arguments(commands[name])
         args, unknown = parser.parse_known_args(arguments)
-        if unknown:
+        if unknown and not _take_intermixed(args, unknown, commands[args.command]):
             commands[args.command].error(f"unrecognized arguments: {' '.join(unknown)}")
         code: int = module.run(args)
         if sys.stdout is not None:  # the parent process may have closed it
@@ -87,6 +88,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(name, _text(error), EXIT_USAGE)
     except (KafkaError, OSError) as error:
         return _fail(name, _text(error), EXIT_FAILED)
+
+
+def _take_intermixed(args: argparse.Namespace, unknown: list[str], parser: argparse.ArgumentParser) -> bool:
+    """Add arguments behind options to a list that ends the command's positional arguments: argparse takes that list
+    for complete before the options. False when there is none, or an unknown option."""
+    ends = [action for action in parser._actions if not action.option_strings][-1:]
+    if any(each.startswith("-") for each in unknown) or not (ends and ends[0].nargs == "*"):
+        return False
+    setattr(args, ends[0].dest, [*getattr(args, ends[0].dest), *unknown])
+    return True
 
 
 def full_parser(program: str) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:

@@ -22,6 +22,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.broker import read_properties
+from kafka.cli import CommandError
 from kafka.config import BY_NAME, check, settings_of
 from kafka.errors import KafkaConfigurationError
 
@@ -99,6 +100,38 @@ def load_app(args: argparse.Namespace) -> App:
     if args.bootstrap_server is not None or security:
         app.connect_to(args.bootstrap_server, **security)
     return app
+
+
+EMBEDDED: Final = ".kafka"
+"""The directory of the broker that an app has unless it says otherwise."""
+
+
+def add_queue_arguments(parser: argparse.ArgumentParser) -> None:
+    """``APP.QUEUE`` and how to reach its brokers, for commands that need nothing of the app's module."""
+    parser.add_argument("queue", metavar="APP.QUEUE", help="the queue, such as shop.mail")
+    parser.add_argument("--app", metavar="NAME", help="the app's name, if it has dots (default: up to the first dot)")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", help=f"the brokers (default: the broker embedded in ./{EMBEDDED})"
+    )
+    add_arguments(parser)
+
+
+def queue_of(args: argparse.Namespace) -> tuple[App, str]:
+    """The app that has the queue ``args.queue``, which declares no tasks and creates no topics, and the queue's name in
+    it. CommandError for a malformed name, and without brokers."""
+    from kafka.tasks import App
+
+    name = args.queue.partition(".")[0] if args.app is None else args.app
+    queue = args.queue.removeprefix(f"{name}.")
+    if not name or queue in ("", args.queue):
+        expected = "APP.QUEUE, such as shop.mail" if args.app is None else f"{args.app}.QUEUE"
+        raise CommandError(f"expected {expected}, not {args.queue!r}")
+    servers = args.bootstrap_server
+    if servers is None:
+        servers = f"embedded:{EMBEDDED}"
+        if not os.path.isdir(EMBEDDED):
+            raise CommandError(f"--bootstrap-server HOST:PORT is needed: there is no embedded broker in ./{EMBEDDED}")
+    return App(name, bootstrap_servers=servers, create_topics=False, **read(args, SECURITY)), queue
 
 
 def _name(text: str) -> str:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import kafka._name_clash  # noqa: F401 (before another import fails for it)
 from kafka.tasks.app import App, Batch
 from kafka.tasks.context import Context
+from kafka.tasks.dead import DeadCounts, DeadJob, DeadJobs, DeadSelection
 from kafka.tasks.errors import (
     BadRecord,
     Cancel,
@@ -87,6 +88,10 @@ __all__ = [
     "Cancel",
     "ChildSnapshot",
     "Context",
+    "DeadCounts",
+    "DeadJob",
+    "DeadJobs",
+    "DeadSelection",
     "Directory",
     "FinishedJob",
     "JobFailed",

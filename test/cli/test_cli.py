@@ -98,6 +98,30 @@ def test_a_reader_that_went_away_is_silent() -> None:
     assert process.wait(30) == cli.EXIT_BROKEN_PIPE
 
 
+def test_names_may_stand_behind_options(
+    command: Callable[[Callable[[], int]], int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[tuple[str, list[str], int]] = []
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("action")
+        parser.add_argument("names", nargs="*")
+        parser.add_argument("--n", type=int)
+
+    def run(args: argparse.Namespace) -> int:
+        seen.append((args.action, args.names, args.n))
+        return 0
+
+    command(lambda: 0)  # makes the command probe
+    monkeypatch.setattr(sys.modules["test_cli_probe"], "add_arguments", add_arguments)
+    monkeypatch.setattr(sys.modules["test_cli_probe"], "run", run)
+    for arguments in ("do a b --n 3", "do --n 3 a b", "--n 3 do a b", "do a --n 3 b"):
+        assert cli.main(["probe", *arguments.split()]) == 0
+    assert seen == [("do", ["a", "b"], 3)] * 4
+    assert cli.main(["probe", "do", "a", "--nonsense", "b"]) == 2
+    assert "unrecognized arguments: --nonsense" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["--nonsense"]])
 def test_wrong_use_is_one_line_and_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(arguments) == 2

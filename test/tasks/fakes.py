@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.backends.base import QueueRoute, WorkerBackend
+from kafka.tasks.backends.base import DeadRecord, QueueRoute, WorkerBackend
 from kafka.tasks.delivery.base import (
     Appended,
     BrokerContact,
@@ -399,6 +399,50 @@ class FakeSent:
         self.exception = exception
 
 
+class FakeDeadLog:
+    """A dead topic as lists. ``reads``: the spans that were read; ``on_append`` is called before a record is written.
+    """
+
+    def __init__(self, topic: str, partitions: int) -> None:
+        self.topic = topic
+        self.records: dict[int, list[DeadRecord]] = {number: [] for number in range(partitions)}
+        self.starts = dict.fromkeys(range(partitions), 0)
+        self.now_ms = 1_000
+        self.reads: list[dict[int, tuple[int, int]]] = []
+        self.on_append: Callable[[], None] = lambda: None
+        self.is_closed = False
+
+    def write(self, partition: int, value: bytes | None, headers: list[Header], key: bytes | None = None) -> DeadRecord:
+        self.now_ms += 1_000
+        log = self.records[partition]
+        log.append(DeadRecord(partition, len(log), self.now_ms, key, value, headers))
+        return log[-1]
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        return {number: (self.starts[number], len(log)) for number, log in self.records.items()}
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        return {
+            number: next((each.offset for each in log if each.time_ms >= time_ms), len(log))
+            for number, log in self.records.items()
+        }
+
+    def read(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[DeadRecord]:
+        self.reads.append(dict(spans))
+        found = [each for number, (begin, end) in spans.items() for each in self.records[number][begin:end]]
+        yield from sorted(found, key=lambda each: each.time_ms)
+
+    def append(self, partition: int, value: bytes, headers: list[Header]) -> None:
+        self.on_append()
+        self.write(partition, value, headers)
+
+    def delete_before(self, offsets: Mapping[int, int]) -> None:
+        self.starts.update(offsets)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
 class FakeBackend:
     """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others."""
 
@@ -417,6 +461,12 @@ class FakeBackend:
         self.next_sent: FakeSent | None = None
         self.flushes = 0
         self.is_closed = False
+        self.dead: dict[str, FakeDeadLog] = {}
+
+    def dead_log(self, queue: str) -> FakeDeadLog:
+        if queue not in self.dead:
+            raise UnknownQueue(f"unknown queue {queue!r}")
+        return self.dead[queue]
 
     def route(self, queue: str, declared: bool) -> QueueRoute:
         self.routed.append(queue)
@@ -424,8 +474,8 @@ class FakeBackend:
             raise UnknownQueue(f"there is no queue {queue!r}")
         return QueueRoute(self.names.queue(queue), self.settings.max_payload_bytes)
 
-    def send(self, topic: str, value: bytes, headers: list[Header]) -> FakeSent:
-        self.queues.append(OutgoingRecord(RecordKind.JOB, topic, value, None, headers))
+    def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> FakeSent:
+        self.queues.append(OutgoingRecord(RecordKind.JOB, topic, value, key, headers))
         sent, self.next_sent = self.next_sent or FakeSent(), None
         return sent
 

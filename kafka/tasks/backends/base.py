@@ -8,7 +8,7 @@ is found by the scheme of ``bootstrap_servers`` in ``BACKENDS``: ``host:port`` i
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
@@ -53,8 +53,8 @@ class Backend(Protocol):
         A queue that the app does not declare must have its topic already: :class:`kafka.tasks.errors.UnknownQueue`.
         """
 
-    def send(self, topic: str, value: bytes, headers: list[Header]) -> RecordFuture:
-        """Pass one job record to the producer; returns at once. Jobs are spread over all partitions."""
+    def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> RecordFuture:
+        """Pass one job record to the producer; returns at once. Jobs without a key are spread over all partitions."""
 
     def send_state(self, record: StateRecord) -> RecordFuture:
         """Pass one state record to the producer."""
@@ -73,6 +73,10 @@ class Backend(Protocol):
 
     def snapshot_reader(self) -> SnapshotReader:
         """A reader of the snapshots of the app's workers, with a connection of its own."""
+
+    def dead_log(self, queue: str) -> DeadLog:
+        """The log of the queue's dead jobs, with a connection of its own; :class:`kafka.tasks.errors.UnknownQueue`
+        when there is none."""
 
     def close(self, timeout: float | None = None) -> None:
         """Flush and close the clients."""
@@ -126,6 +130,43 @@ class SnapshotReader(Protocol):
 
 
 BacklogCallback = Callable[["list[QueueBacklog] | BaseException"], object]
+
+
+class DeadRecord(NamedTuple):
+    """A record of a dead topic, with its append time."""
+
+    partition: int
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+
+
+class DeadLog(Protocol):
+    """The log that holds a queue's dead jobs: partitions of records in the order of their append times. For one thread;
+    every method may block. Errors are the clients' own."""
+
+    topic: str
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """Partition -> its first offset, and the offset behind its last record."""
+
+    def offsets_at(self, time_ms: int) -> dict[int, int]:
+        """Partition -> the offset of its first record of that time or later, or the offset behind its last record."""
+
+    def read(self, spans: Mapping[int, tuple[int, int]]) -> Iterator[DeadRecord]:
+        """The records of these partitions from the first offset on and before the second, by time over all
+        partitions. Only the records under way are in memory."""
+
+    def append(self, partition: int, value: bytes, headers: list[Header]) -> None:
+        """Write one record, and wait until it is durable."""
+
+    def delete_before(self, offsets: Mapping[int, int]) -> None:
+        """Delete the records of these partitions before an offset."""
+
+    def close(self) -> None:
+        """Disconnect."""
 
 
 def _always_connected() -> None:

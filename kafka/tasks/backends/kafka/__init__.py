@@ -7,6 +7,7 @@
     publisher            records written in groups, one callback for each group
     snapshot_publisher   the worker's snapshots, written to APP.workers
     snapshot_reader      snapshots of all workers, read from there, with a connection of its own
+    dead_log             a queue's dead topic as a log, with a connection of its own
 
 Consumer groups (brokers before 4.2, and ordered queues) are to come as a second delivery beside the one here.
 """

@@ -16,9 +16,10 @@ from typing import Any
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
-from kafka.tasks.backends.base import QueueRoute, SnapshotReader, WorkerBackend
+from kafka.tasks.backends.base import DeadLog, QueueRoute, SnapshotReader, WorkerBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
+from kafka.tasks.backends.kafka.dead_log import KafkaDeadLog
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
 from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
 from kafka.tasks.delivery.base import DeliveryEvents
@@ -88,9 +89,11 @@ class KafkaBackend:
         topics = ensure_topics(front.administration, plans, create=create, warn=log.warning)
         return QueueRoute(topic, payload_limit(topics.values(), self._settings.max_payload_bytes, log.warning))
 
-    def send(self, topic: str, value: bytes, headers: list[Header]) -> FutureRecordMetadata:
+    def send(
+        self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None
+    ) -> FutureRecordMetadata:
         """See :class:`kafka.tasks.backends.base.Backend`."""
-        future = (self._front or self._connected()).send(topic, value, None, headers)
+        future = (self._front or self._connected()).send(topic, value, key, headers)
         now = time.monotonic()
         if now >= self._observe_at:
             self._observe_at = now + OBSERVE_S
@@ -133,6 +136,10 @@ class KafkaBackend:
     def snapshot_reader(self) -> SnapshotReader:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         return KafkaSnapshotReader(self._names, self._settings)
+
+    def dead_log(self, queue: str) -> DeadLog:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return KafkaDeadLog(self._names.dead(queue), self._settings)
 
     def close(self, timeout: float | None = None) -> None:
         """See :class:`kafka.tasks.backends.base.Backend`."""
