@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings
+from kafka.cli.confirmation import confirm
 from kafka.tasks import DeadCounts, DeadJob, DeadJobs, DeadSelection
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -216,15 +217,6 @@ def paragraphs(row: dict[str, Any]) -> Iterator[str]:
 def printable(text: object) -> str:
     """A text of others without what would control the terminal."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in str(text))
-
-
-def confirm(question: str) -> None:
-    """Ask on the terminal. CommandError when the answer is not yes, and where nothing can be asked."""
-    if not sys.stdin.isatty():
-        raise CommandError(f"{question} Not without --yes where standard input is not a terminal")
-    print(question, "[y/N] ", end="", flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("nothing was changed", EXIT_FAILED)
 
 
 def _print_summary(args: argparse.Namespace, verb: str, counts: DeadCounts) -> None:

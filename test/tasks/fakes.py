@@ -443,6 +443,22 @@ class FakeDeadLog:
         self.is_closed = True
 
 
+class FakePurge:
+    """The unsettled records of a topic."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self._records = records
+        self._ends = len(records)
+        self.jobs = sum(not record.is_done for record in records)
+
+    def delete(self) -> None:
+        for record in self._records[: self._ends]:
+            record.is_done = True
+
+    def close(self) -> None:
+        pass
+
+
 class FakeBackend:
     """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others."""
 
@@ -467,6 +483,11 @@ class FakeBackend:
         if queue not in self.dead:
             raise UnknownQueue(f"unknown queue {queue!r}")
         return self.dead[queue]
+
+    def purge(self, queue: str) -> FakePurge:
+        if queue not in self.existing:
+            raise UnknownQueue(f"unknown queue {queue!r}")
+        return FakePurge(self.queues.topics[self.names.queue(queue)])
 
     def route(self, queue: str, declared: bool) -> QueueRoute:
         self.routed.append(queue)

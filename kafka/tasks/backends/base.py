@@ -78,6 +78,10 @@ class Backend(Protocol):
         """The log of the queue's dead jobs, with a connection of its own; :class:`kafka.tasks.errors.UnknownQueue`
         when there is none."""
 
+    def purge(self, queue: str) -> QueuePurge:
+        """What a purge of the queue deletes, with a connection of its own; :class:`kafka.tasks.errors.UnknownQueue`
+        when there is no such queue."""
+
     def close(self, timeout: float | None = None) -> None:
         """Flush and close the clients."""
 
@@ -164,6 +168,19 @@ class DeadLog(Protocol):
 
     def delete_before(self, offsets: Mapping[int, int]) -> None:
         """Delete the records of these partitions before an offset."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class QueuePurge(Protocol):
+    """The jobs of a queue that had not ended when this was made. Blocks; errors are the clients' own."""
+
+    jobs: int
+    """How many there were: waiting ones, and those that workers hold."""
+
+    def delete(self) -> None:
+        """Delete the records of these jobs."""
 
     def close(self) -> None:
         """Disconnect."""

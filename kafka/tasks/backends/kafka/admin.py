@@ -11,7 +11,7 @@ beginning a fact instead of a setting.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import admin
@@ -26,6 +26,7 @@ from kafka.errors import (
     for_code,
 )
 from kafka.structs import TopicPartition
+from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.format.topics import TopicPlan
 
 log = logging.getLogger(__name__)
@@ -136,6 +137,13 @@ class Administration:
             resource: {name: entry["value"] for name, entry in settings.items() if entry["value"] is not None}
             for resource, settings in described[kind.name.lower()].items()
         }
+
+
+def check_queue_topic(topic: str, existing: Collection[str]) -> None:
+    """:class:`UnknownQueue` with the nearest queue when the topic of a queue is not among the existing ones."""
+    if topic not in existing:
+        queues = [name.removesuffix(".suspect") for name in existing if name.endswith(".suspect")]
+        raise UnknownQueue(f"unknown queue: the broker has no topic {topic}{did_you_mean(topic, queues)}")
 
 
 def check_share_groups(client: KafkaClient) -> None:

@@ -16,10 +16,11 @@ from typing import Any
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
-from kafka.tasks.backends.base import DeadLog, QueueRoute, SnapshotReader, WorkerBackend
+from kafka.tasks.backends.base import DeadLog, QueuePurge, QueueRoute, SnapshotReader, WorkerBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
 from kafka.tasks.backends.kafka.dead_log import KafkaDeadLog
+from kafka.tasks.backends.kafka.purge import KafkaPurge
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
 from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
 from kafka.tasks.delivery.base import DeliveryEvents
@@ -140,6 +141,10 @@ class KafkaBackend:
     def dead_log(self, queue: str) -> DeadLog:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         return KafkaDeadLog(self._names.dead(queue), self._settings)
+
+    def purge(self, queue: str) -> QueuePurge:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return KafkaPurge(self._names, queue, self._settings)
 
     def close(self, timeout: float | None = None) -> None:
         """See :class:`kafka.tasks.backends.base.Backend`."""

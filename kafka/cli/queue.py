@@ -1,0 +1,47 @@
+"""``python -m kafka queue ACTION APP.QUEUE``: what operators do with a queue.
+
+    purge      remove the jobs that have not ended
+
+An action is a function that returns the exit code, and its line in :data:`ACTIONS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import closing
+from typing import Final
+
+from kafka.cli import EXIT_OK, client_settings
+from kafka.cli.confirmation import confirm
+from kafka.tasks import App
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=list(ACTIONS), help="what to do")
+    client_settings.add_queue_arguments(parser)
+    parser.add_argument("--yes", action="store_true", help="purge: do not ask")
+
+
+def run(args: argparse.Namespace) -> int:
+    app, queue = client_settings.queue_of(args)
+    try:
+        return ACTIONS[args.action](app, queue, args)
+    finally:
+        app.close()
+
+
+def _purge(app: App, queue: str, args: argparse.Namespace) -> int:
+    with closing(app.backend().purge(queue)) as purge:
+        count = f"{purge.jobs} {'job' if purge.jobs == 1 else 'jobs'}"
+        if not purge.jobs:
+            print(f"{args.queue} has no jobs that have not ended")
+            return EXIT_OK
+        if not args.yes:
+            confirm(f"remove {count} of {args.queue} that have not ended?")
+        purge.delete()
+        print(f"removed {count} of {args.queue}")
+    return EXIT_OK
+
+
+ACTIONS: Final[dict[str, Callable[[App, str, argparse.Namespace], int]]] = {"purge": _purge}

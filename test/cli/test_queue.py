@@ -1,0 +1,103 @@
+"""``queue``: what it asks, prints and removes; over a back end in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka.cli import main
+from kafka.tasks.backends.base import BACKENDS
+from kafka.tasks.settings import Settings
+from test.tasks import fakes
+from test.tasks.fakes import FakeBackend
+
+
+class Terminal:
+    """Standard input that answers."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self.answer
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    """The back end that the command opens, whose queue mail has three jobs."""
+    found: list[FakeBackend] = []
+
+    def open_prepared(app: str, settings: Settings) -> FakeBackend:
+        found[0].settings = settings
+        return found[0]
+
+    monkeypatch.setitem(BACKENDS, "fake", "test.tasks.fakes:open_prepared")
+    monkeypatch.setattr(fakes, "open_prepared", open_prepared, raising=False)
+    backend = fakes.open_fake("shop", Settings(**dict.fromkeys(Settings.__dataclass_fields__, "")))  # type: ignore[arg-type]
+    found.append(backend)
+    backend.existing.add("mail")
+    for _ in range(3):
+        backend.send("shop.mail", b"{}", [])
+    return backend
+
+
+def run(*arguments: str, code: int = 0) -> None:
+    assert main(["queue", *arguments, "--bootstrap-server", "fake://"]) == code
+
+
+def waiting(backend: FakeBackend) -> int:
+    return len(backend.queues.waiting("shop.mail"))
+
+
+def test_a_purge_removes_the_jobs_and_says_how_many(
+    backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("purge", "shop.mail", "--yes")
+    assert capsys.readouterr() == ("removed 3 jobs of shop.mail\n", "")
+    assert waiting(backend) == 0
+    assert backend.settings.create_topics is False
+    run("purge", "shop.mail")
+    assert capsys.readouterr() == ("shop.mail has no jobs that have not ended\n", "")
+
+
+@pytest.mark.parametrize(("answer", "left"), [("y\n", 0), ("YES\n", 0), ("n\n", 3), ("\n", 3), ("", 3)])
+def test_a_purge_asks_first(
+    backend: FakeBackend,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    left: int,
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    run("purge", "shop.mail", code=1 if left else 0)
+    out, err = capsys.readouterr()
+    assert out.startswith("remove 3 jobs of shop.mail that have not ended? [y/N] ")
+    assert err == ("kafka queue: nothing was changed\n" if left else "")
+    assert waiting(backend) == left
+
+
+def test_where_nothing_can_be_asked_yes_is_needed(backend: FakeBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    run("purge", "shop.mail", code=2)
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "remove 3 jobs of shop.mail that have not ended? Not without --yes" in err
+    assert waiting(backend) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["purge", "mail"], "expected APP.QUEUE"),
+        (["purge", "shop.mial"], "unknown queue 'mial'"),
+        (["empty", "shop.mail"], "invalid choice"),
+    ],
+)
+def test_a_wrong_use_is_one_line_and_exit_code_2(
+    backend: FakeBackend, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    run(*arguments, code=2)
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert text in err

@@ -1,0 +1,100 @@
+"""The jobs of a queue that have not ended, on a broker: how many there are, and what deleting them leaves."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from kafka.tasks import App, JobState, UnknownQueue
+from kafka.tasks.backends.base import QueuePurge
+from kafka.testing import EmbeddedBroker, running_worker
+
+SOON_S = 20.0
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(in_process=True) as running:
+        yield running
+
+
+@pytest.fixture
+def app(broker: EmbeddedBroker) -> Iterator[App]:
+    made = App(f"shop{next(numbers)}", bootstrap_servers=broker.bootstrap, partitions=2, queues=["mail"])
+    yield made
+    made.close()
+
+
+def purge(app: App) -> closing[QueuePurge]:
+    return closing(app.backend().purge("mail"))
+
+
+def test_jobs_that_no_worker_has_seen_are_counted_and_deleted(app: App, broker: EmbeddedBroker) -> None:
+    for _ in range(5):
+        app.send("mail.send", queue="mail")
+    app.flush(SOON_S)
+    with purge(app) as found:
+        app.send("mail.send", queue="mail")
+        app.flush(SOON_S)
+        assert found.jobs == 5
+        found.delete()
+    with purge(app) as left:
+        assert left.jobs == 1, "the job that was enqueued after the count"
+    assert len(broker.records(app.names.queue("mail"), at_least=1)) == 1
+
+
+def test_a_running_job_ends_and_those_behind_it_never_run(app: App, broker: EmbeddedBroker) -> None:
+    begun, may_end, runs = threading.Event(), threading.Event(), []
+
+    @app.task(name="mail.send", queue="mail")
+    def send(number: int) -> int:
+        runs.append(number)
+        begun.set()
+        assert may_end.wait(SOON_S)
+        return number
+
+    with running_worker(app, broker=broker) as worker:
+        first = send.delay(0)
+        assert begun.wait(SOON_S)
+        others = [send.delay(number) for number in (1, 2, 3)]
+        app.flush(SOON_S)
+        with purge(app) as found:
+            assert found.jobs == 4, "the running one has not ended"
+            found.delete()
+        may_end.set()
+        assert first.result(SOON_S) == 0
+        assert send.delay(4).result(SOON_S) == 4
+        worker.drain()
+        assert runs[0] == 0 and runs[-1] == 4
+        assert worker.counts["locks_lost"] == 0
+        ran = set(runs) - {0, 4}
+        assert len(ran) <= 1, "a worker may hold one more job than it runs"
+        assert {job.status() for number, job in enumerate(others, 1) if number not in ran} == {JobState.QUEUED}
+        with purge(app) as left:
+            assert left.jobs == 0
+
+
+def test_due_jobs_and_suspects_count_too(app: App, broker: EmbeddedBroker) -> None:
+    app.send("mail.send", queue="mail")
+    app.flush(SOON_S)
+    backend = app.backend()
+    backend.send(app.names.suspect("mail"), b"{}", [])
+    backend.send(app.names.due("mail"), b"{}", [])
+    app.flush(SOON_S)
+    with purge(app) as found:
+        assert found.jobs == 3
+        found.delete()
+    with purge(app) as left:
+        assert left.jobs == 0
+
+
+def test_a_missing_queue_is_named_with_the_nearest_one(app: App) -> None:
+    app.send("mail.send", queue="mail")
+    app.flush(SOON_S)
+    with pytest.raises(UnknownQueue, match=rf"no topic {app.name}\.mial; did you mean '{app.name}\.mail'"):
+        app.backend().purge("mial")
