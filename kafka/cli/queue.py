@@ -1,6 +1,8 @@
 """``python -m kafka queue ACTION APP.QUEUE``: what operators do with a queue.
 
     purge      remove the jobs that have not ended
+    pause      workers lease none of its jobs until it is resumed
+    resume     they lease its jobs again
 
 An action is a function that returns the exit code, and its line in :data:`ACTIONS`.
 """
@@ -44,4 +46,20 @@ def _purge(app: App, queue: str, args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-ACTIONS: Final[dict[str, Callable[[App, str, argparse.Namespace], int]]] = {"purge": _purge}
+def _pause(app: App, queue: str, args: argparse.Namespace) -> int:
+    is_new = app.backend().set_paused(queue, True)
+    print(f"{args.queue} is paused" + (": workers lease none of its jobs in a few seconds" if is_new else " already"))
+    return EXIT_OK
+
+
+def _resume(app: App, queue: str, args: argparse.Namespace) -> int:
+    is_new = app.backend().set_paused(queue, False)
+    print(f"{args.queue} is {'resumed' if is_new else 'not paused'}")
+    return EXIT_OK
+
+
+ACTIONS: Final[dict[str, Callable[[App, str, argparse.Namespace], int]]] = {
+    "purge": _purge,
+    "pause": _pause,
+    "resume": _resume,
+}

@@ -86,9 +86,26 @@ def test_where_nothing_can_be_asked_yes_is_needed(backend: FakeBackend, capsys: 
     assert waiting(backend) == 3
 
 
+def test_a_queue_is_paused_and_resumed(backend: FakeBackend, capsys: pytest.CaptureFixture[str]) -> None:
+    run("resume", "shop.mail")
+    run("pause", "shop.mail")
+    assert backend.paused == {"mail"}
+    run("pause", "shop.mail")
+    run("resume", "shop.mail")
+    assert backend.paused == set()
+    assert capsys.readouterr().out.splitlines() == [
+        "shop.mail is not paused",
+        "shop.mail is paused: workers lease none of its jobs in a few seconds",
+        "shop.mail is paused already",
+        "shop.mail is resumed",
+    ]
+    assert waiting(backend) == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["pause", "shop.mial"], "unknown queue 'mial'"),
         (["purge", "mail"], "expected APP.QUEUE"),
         (["purge", "shop.mial"], "unknown queue 'mial'"),
         (["empty", "shop.mail"], "invalid choice"),

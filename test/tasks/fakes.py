@@ -478,6 +478,7 @@ class FakeBackend:
         self.flushes = 0
         self.is_closed = False
         self.dead: dict[str, FakeDeadLog] = {}
+        self.paused: set[str] = set()
 
     def dead_log(self, queue: str) -> FakeDeadLog:
         if queue not in self.dead:
@@ -488,6 +489,13 @@ class FakeBackend:
         if queue not in self.existing:
             raise UnknownQueue(f"unknown queue {queue!r}")
         return FakePurge(self.queues.topics[self.names.queue(queue)])
+
+    def set_paused(self, queue: str, is_paused: bool) -> bool:
+        if queue not in self.existing:
+            raise UnknownQueue(f"unknown queue {queue!r}")
+        is_new = (queue in self.paused) != is_paused
+        (self.paused.add if is_paused else self.paused.discard)(queue)
+        return is_new
 
     def route(self, queue: str, declared: bool) -> QueueRoute:
         self.routed.append(queue)

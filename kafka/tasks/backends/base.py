@@ -38,6 +38,13 @@ class QueueRoute(NamedTuple):
     max_payload_bytes: int
 
 
+class WorkerEvents(DeliveryEvents, Protocol):
+    """Callbacks of a worker's half of a back end, on the loop's thread."""
+
+    def paused(self, queues: frozenset[str]) -> None:
+        """Of the worker's queues, these are paused now; may come before the worker begins."""
+
+
 class Backend(Protocol):
     """A place for jobs. All methods may be called from any thread; errors are the clients' own."""
 
@@ -68,7 +75,7 @@ class Backend(Protocol):
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
         """The same, after waiting up to ``timeout`` seconds for a final one."""
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``."""
 
     def snapshot_reader(self) -> SnapshotReader:
@@ -81,6 +88,10 @@ class Backend(Protocol):
     def purge(self, queue: str) -> QueuePurge:
         """What a purge of the queue deletes, with a connection of its own; :class:`kafka.tasks.errors.UnknownQueue`
         when there is no such queue."""
+
+    def set_paused(self, queue: str, is_paused: bool) -> bool:
+        """Pause a queue, or resume it; False when it was so already. Blocks until that is durable, with a connection of
+        its own; :class:`kafka.tasks.errors.UnknownQueue` when there is no such queue."""
 
     def close(self, timeout: float | None = None) -> None:
         """Flush and close the clients."""

@@ -10,6 +10,7 @@ topic                policy                                   holds
 ``APP.results``      delete, ``result_ttl``                   state records
 ``APP.results.late`` the same                                 state records of jobs that end late
 ``APP.workers``      delete, ten minutes, one partition       what workers say of themselves every few seconds
+``APP.control``      compact, one partition                   which queues are paused; made when the first one is
 ===================  =======================================  =========================================================
 
 All have LogAppendTime: a job's id carries the broker's time, which clients learn from their produce answers, and a
@@ -27,7 +28,7 @@ from typing import Any, Protocol
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_OWN = frozenset({"results", "commands", "schedule", "workers"})
+_OWN = frozenset({"results", "commands", "control", "schedule", "workers"})
 _SUFFIXES = frozenset({"due", "suspect", "dead", "late"})
 _LONGEST = 249
 """Kafka's limit for a topic's name."""
@@ -55,13 +56,14 @@ def check_queue(queue: str) -> str:
 class TopicNames:
     """The topic names of one app."""
 
-    __slots__ = ("app", "late", "results", "workers")
+    __slots__ = ("app", "control", "late", "results", "workers")
 
     def __init__(self, app: str) -> None:
         self.app = check_name("an app", app)
         self.results = f"{app}.results"
         self.late = f"{app}.results.late"
         self.workers = f"{app}.workers"
+        self.control = f"{app}.control"
 
     def queue(self, queue: str) -> str:
         """The topic of a queue's jobs; also the name of the share group that reads it."""
@@ -153,6 +155,11 @@ def workers_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
     kept = _ms(WORKERS_KEPT_S)
     configs = _configs(shape, {"retention.ms": kept, "retention.bytes": "-1", "segment.ms": kept})
     return TopicPlan(names.workers, 1, shape.replication_factor, configs)
+
+
+def control_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
+    """The topic of what operators say of queues. Compacted: the last word on each queue stays for ever."""
+    return TopicPlan(names.control, 1, shape.replication_factor, _configs(shape, {"cleanup.policy": "compact"}))
 
 
 def group_configs(read_committed: bool = False) -> tuple[tuple[str, str], ...]:

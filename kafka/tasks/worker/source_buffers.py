@@ -86,6 +86,7 @@ class SourceBuffers:
         self.next_look_at = inf
         """When a job that runs now will be a long one."""
         self._delivery = delivery
+        self._paused_queues: frozenset[str] = frozenset()
         runtimes = {source.queue: RuntimeEstimate(concurrency) for source in delivery.sources}
         self._runtimes = list(runtimes.values())
         self._buffers = {source: SourceBuffer(source, runtimes[source.queue]) for source in delivery.sources}
@@ -162,7 +163,7 @@ class SourceBuffers:
         self._find_stuck(pool.concurrency, submitted_at, now)
         for buffer in self._buffers.values():
             kind, room, least, by_batches = buffer.source.kind, 0, 1, False
-            if not is_able:
+            if not is_able or buffer.source.queue in self._paused_queues:
                 pass
             elif kind is SourceKind.SUSPECT:
                 room = self._suspects_room(buffer, pool, leases)
@@ -184,6 +185,10 @@ class SourceBuffers:
             if by_batches and room >= PRODUCER_BATCH_RECORDS:
                 room = -(-room // PRODUCER_BATCH_RECORDS) * PRODUCER_BATCH_RECORDS
             self._request(buffer, room if room >= least else 0)
+
+    def set_paused(self, queues: frozenset[str]) -> None:
+        """Request nothing of these queues until they are left out here, and of all others as before."""
+        self._paused_queues = queues
 
     def stop_requesting(self) -> None:
         """Lease nothing more."""

@@ -82,7 +82,7 @@ class WorkerTimers(Protocol):
 
 
 class Worker:
-    """Runs the jobs of some queues. Implements :class:`kafka.tasks.delivery.base.DeliveryEvents`.
+    """Runs the jobs of some queues. Implements :class:`kafka.tasks.backends.base.WorkerEvents`.
 
     ``now_ms`` is the broker's time in ms. ``on_left`` is called once, when the worker has stopped for good. All methods
     are for the loop's thread; :meth:`finished` is what the pool's ``wake`` has to bring about there. ``observers`` get
@@ -116,6 +116,7 @@ class Worker:
         self._rng = rng or random.Random()
         self._shutdown = WorkerShutdown(self._options.stop_grace_s, self._options.kill_grace_s)
         self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
+        self._paused_queues: frozenset[str] = frozenset()
         self._is_started = False
         self._is_degraded = False
         self._is_drained = False
@@ -140,6 +141,7 @@ class Worker:
             self._admission, backend.delivery, self._leases, self._now_ms, self._on_finished
         )
         self._buffers = SourceBuffers(backend.delivery, pool.concurrency)
+        self._buffers.set_paused(self._paused_queues)
         self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs)
         self._clock_checked_at = self._timers.time()
         self._renew_at = self._clock_checked_at + self._delivery.lock_s / 3
@@ -242,6 +244,13 @@ class Worker:
             counts = self.counts
             log.info("worker stopped: %d jobs done, %d returned to their queues", counts["done"], counts["given_back"])
             self._on_left()
+
+    def paused(self, queues: frozenset[str]) -> None:
+        """See :class:`kafka.tasks.backends.base.WorkerEvents`. Jobs that were leased before run."""
+        self._paused_queues = queues
+        if self._is_started and not self._shutdown.has_begun:
+            self._buffers.set_paused(queues)
+            self._dispatch_and_arm()
 
     # -- events of the pool and the clock -----------------------------------------------------------------------------
 

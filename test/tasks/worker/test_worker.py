@@ -145,6 +145,7 @@ class Process:
         ready: bool = True,
         stopped: bool = False,
         attributes_crashes: bool = False,
+        before_start: Callable[[Worker], object] = lambda worker: None,
     ) -> None:
         self.bench = bench
         self.left = 0
@@ -170,6 +171,7 @@ class Process:
         pool: Pool = InlinePool(run, 1, self._wake) if inline else self.manual
         if stopped:
             self.worker.stop()
+        before_start(self.worker)
         self.worker.start(WorkerBackend(self.delivery, 8), pool)
 
     def _left(self) -> None:

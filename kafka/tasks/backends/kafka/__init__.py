@@ -8,6 +8,7 @@
     snapshot_publisher   the worker's snapshots, written to APP.workers
     snapshot_reader      snapshots of all workers, read from there, with a connection of its own
     dead_log             a queue's dead topic as a log, with a connection of its own
+    control              which queues are paused: written by operators, read by workers on their loop
     purge                the jobs of a queue that have not ended, to be counted and deleted, the same
 
 Consumer groups (brokers before 4.2, and ordered queues) are to come as a second delivery beside the one here.

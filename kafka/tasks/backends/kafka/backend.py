@@ -16,14 +16,21 @@ from typing import Any
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
-from kafka.tasks.backends.base import DeadLog, QueuePurge, QueueRoute, SnapshotReader, WorkerBackend
+from kafka.tasks.backends.base import (
+    DeadLog,
+    QueuePurge,
+    QueueRoute,
+    SnapshotReader,
+    WorkerBackend,
+    WorkerEvents,
+)
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
+from kafka.tasks.backends.kafka.control import set_paused
 from kafka.tasks.backends.kafka.dead_log import KafkaDeadLog
 from kafka.tasks.backends.kafka.purge import KafkaPurge
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
 from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
-from kafka.tasks.delivery.base import DeliveryEvents
 from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker
@@ -126,7 +133,7 @@ class KafkaBackend:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         side, client = open_worker_backend(
             self._names, self._settings, self._shape, self.clock, loop, queues, events
@@ -145,6 +152,10 @@ class KafkaBackend:
     def purge(self, queue: str) -> QueuePurge:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         return KafkaPurge(self._names, queue, self._settings)
+
+    def set_paused(self, queue: str, is_paused: bool) -> bool:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return set_paused(self._names, self._shape, self._settings, queue, is_paused)
 
     def close(self, timeout: float | None = None) -> None:
         """See :class:`kafka.tasks.backends.base.Backend`."""

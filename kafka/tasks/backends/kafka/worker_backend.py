@@ -10,13 +10,14 @@ from typing import Any
 from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
-from kafka.tasks.backends.base import BacklogCallback, WorkerBackend
+from kafka.tasks.backends.base import BacklogCallback, WorkerBackend, WorkerEvents
 from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
+from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
-from kafka.tasks.delivery.base import Appended, DeliveryEvents, OutgoingRecord, RecordKind
+from kafka.tasks.delivery.base import Appended, OutgoingRecord, RecordKind
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups, with_records
 from kafka.tasks.delivery.share_group.trimmer import QueueTrimmer
@@ -43,7 +44,7 @@ def open_worker_backend(
     clock: BrokerTimeEstimate,
     loop: Any,
     queues: Sequence[str],
-    events: DeliveryEvents,
+    events: WorkerEvents,
 ) -> tuple[WorkerBackend, KafkaClient]:
     """Connect, see to topics and groups, and make delivery and publisher. Blocks, driving ``loop``.
 
@@ -92,6 +93,7 @@ def open_worker_backend(
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
         delivery = ShareDelivery(client, sources, events, publisher, names, find_suspects)
         QueueTrimmer(client, groups).start()  # the client closes it
+        ControlReader(client, names.control, queues, settings.request_timeout, events.paused).start()  # the same
         snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
         partitions = topics[names.results].partitions
 

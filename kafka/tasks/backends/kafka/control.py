@@ -1,0 +1,248 @@
+"""The topic ``APP.control``: which queues are paused. :func:`set_paused` writes it; a worker's :class:`ControlReader`
+looks every few seconds whether it has grown, and then reads it again.
+
+There is no topic until a queue is paused for the first time, and a worker that cannot read it leases from all queues:
+a pause is a wish of an operator, and no lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing
+from typing import Any, Final
+
+from kafka import KafkaAdminClient, OffsetSpec, admin
+from kafka.admin import NewTopic
+from kafka.client import KafkaClient
+from kafka.consumer import KafkaConsumer
+from kafka.errors import (
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from kafka.future import Future
+from kafka.producer import KafkaProducer
+from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.admin import check_queue_topic
+from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
+from kafka.tasks.format.control import QueueControl, decode_control, encode_control
+from kafka.tasks.format.topics import TopicDefaults, TopicNames, control_plan
+from kafka.tasks.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 3.0
+"""Interval of a worker's looks: one small request each."""
+POLL_S: Final = 0.05
+"""Interval of polls while the topic is read."""
+READ_S: Final = 10.0
+"""Time limit of a look and of a reading; also the most that a worker's start waits for the first ones."""
+
+_MISSING: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
+_CONSUMER: Final[dict[str, Any]] = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "metrics_enabled": False,
+}
+
+
+class ControlReader:
+    """Calls ``on_paused`` with those of ``queues`` that are paused, whenever they change, on the loop of ``client``.
+
+    From :meth:`start` until :meth:`close`, or the end of the client. It never raises; what goes wrong is logged, and
+    tried again unless the broker forbids it.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        topic: str,
+        queues: Collection[str],
+        timeout_s: float,
+        on_paused: Callable[[frozenset[str]], object],
+    ) -> None:
+        self._client = client
+        self._loop: Any = client.loop
+        self._place = TopicPartition(topic, 0)
+        self._queues = queues
+        self._timeout_s = min(timeout_s, READ_S)
+        self._on_paused = on_paused
+        self._exists = False
+        self._read_to = 0
+        self._paused: frozenset[str] = frozenset()
+        self._consumer: KafkaConsumer | None = None
+        self._found: dict[str, bool] = {}
+        self._give_up_at = 0.0
+        self._looks = 0
+        self._timer: Any = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Look for the first time, driving the loop until that is done; later looks follow by themselves."""
+        self._client.add_resident(self)
+        self._look()
+        self._loop.run_until(lambda: self._looks > 0, self._timeout_s)
+
+    def finish(self) -> Future[None]:
+        """See ``LoopResident``: nothing under way is worth waiting for."""
+        return Future[None]().success(None)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._is_closed = True
+        self._client.remove_resident(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        self._client.run(self._end()).add_callback(self._looked).add_errback(self._failed)
+
+    def _end(self) -> Generator[Any, Any, int]:
+        """A dialogue: the offset behind the topic's last record; 0 when there is no topic."""
+        limits: dict[str, Any] = {"backoff": self._client.retry_backoff, "timeout_s": self._timeout_s}
+        if not self._exists:
+            (described,) = yield from admin.dialogues.describe_topics([self._place.topic], **limits)
+            if described["error_code"] in _MISSING:
+                return 0
+            if described["error_code"]:
+                raise for_code(described["error_code"])(f"topic {self._place.topic}")
+            self._exists = True
+        offsets = yield from admin.dialogues.list_partition_offsets({self._place: OffsetSpec.LATEST}, **limits)
+        return offsets[self._place].offset
+
+    def _looked(self, end: int) -> None:
+        if end == self._read_to or self._is_closed:
+            self._wait()
+            return
+        self._read_to = end
+        self._found = {}
+        if end == 0:
+            self._apply()
+            return
+        self._give_up_at = self._loop.time() + self._timeout_s
+        self._consumer = KafkaConsumer(client=self._client, **_CONSUMER)
+        self._consumer.assign([self._place])
+        self._read()
+
+    def _read(self) -> None:
+        """Take what there is; to the end it is a few records, as the topic is compacted."""
+        consumer = self._consumer
+        if consumer is None or self._is_closed:
+            return
+        try:
+            for record in consumer.poll(0).get(self._place, ()):
+                control = decode_control(record.key, record.value)
+                if control is not None:
+                    self._found[control.queue] = control.is_paused
+            if _position(consumer, self._place) < self._read_to:
+                if self._loop.time() > self._give_up_at:
+                    raise KafkaTimeoutError(f"could not read topic {self._place.topic} within {self._timeout_s:g} s")
+                self._timer = self._loop.call_later(POLL_S, self._read)
+                return
+        except KafkaError as error:
+            self._read_to = 0
+            self._failed(error)
+            return
+        self._apply()
+
+    def _apply(self) -> None:
+        paused = frozenset(queue for queue in self._queues if self._found.get(queue))
+        for queue in sorted(paused - self._paused):
+            log.warning("queue %s is paused; leasing none of its jobs until it is resumed", queue)
+        for queue in sorted(self._paused - paused):
+            log.info("queue %s is not paused any more; leasing its jobs again", queue)
+        if paused != self._paused:
+            self._paused = paused
+            self._on_paused(paused)
+        self._wait()
+
+    def _failed(self, error: BaseException) -> None:
+        """Look again later, but not where the broker says no; an outage is logged elsewhere."""
+        self._exists = False  # the topic may have been deleted
+        if self._is_closed:
+            return
+        is_final = not getattr(error, "retriable", False) and not isinstance(error, KafkaTimeoutError)
+        log.log(
+            logging.WARNING if is_final else logging.DEBUG,
+            "cannot read which queues are paused%s: %s",
+            "; leasing from those that are not known to be" if is_final else "",
+            error.args[0] if error.args else type(error).__name__,
+        )
+        self._wait(again=not is_final)
+
+    def _wait(self, again: bool = True) -> None:
+        if self._consumer is not None:
+            self._consumer.close_async()
+            self._consumer = None
+        self._looks += 1
+        if again and not self._is_closed:
+            self._timer = self._loop.call_later(LOOK_S, self._look)
+
+
+def _position(consumer: KafkaConsumer, place: TopicPartition) -> int:
+    """Where the consumer stands; -1 while that is looked up."""
+    try:
+        return consumer.position(place)
+    except IllegalStateError:  # it would have to wait, which it may not on the loop
+        return -1
+
+
+def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queue: str, is_paused: bool) -> bool:
+    """See :class:`kafka.tasks.backends.base.Backend`. Creates the topic when the first queue is paused."""
+    io = connect_in_thread(settings, "control")
+    client = io.client
+    place = TopicPartition(names.control, 0)
+    try:
+        administration: KafkaAdminClient = io.call(lambda: KafkaAdminClient(client=client))
+        with closing(administration):
+            existing = administration.list_topics()
+            check_queue_topic(names.queue(queue), existing)
+            if names.control in existing:
+                if _is_paused(io, place, queue, settings.request_timeout) == is_paused:
+                    return False
+            elif not is_paused:
+                return False
+            else:
+                _create(administration, names, shape)
+        configs = producer_configs(settings, linger_s=0, batch_bytes=16_384, batch_records=0)
+        producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
+        with closing(producer):
+            key, value = encode_control(QueueControl(queue, is_paused, int(time.time() * 1000), socket.gethostname()))
+            producer.send(place.topic, value, key, partition=place.partition).get()
+        return True
+    finally:
+        io.close()
+
+
+def _create(administration: KafkaAdminClient, names: TopicNames, shape: TopicDefaults) -> None:
+    plan = control_plan(names, shape)
+    topic = NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
+    try:
+        administration.create_topics([topic], wait_for_metadata=True)
+    except TopicAlreadyExistsError:  # by another operator, just now
+        administration.wait_for_topics([plan.name])
+
+
+def _is_paused(io: Any, place: TopicPartition, queue: str, timeout_s: float) -> bool:
+    client = io.client
+    consumer: KafkaConsumer = io.call(lambda: KafkaConsumer(client=client, **_CONSUMER))
+    with closing(consumer):
+        consumer.assign([place])
+        end = consumer.end_offsets([place])[place]
+        give_up_at = time.monotonic() + timeout_s
+        is_paused = False
+        while consumer.position(place) < end:
+            if time.monotonic() > give_up_at:
+                raise KafkaTimeoutError(f"could not read topic {place.topic} within {timeout_s:g} s")
+            for record in consumer.poll(100).get(place, ()):
+                control = decode_control(record.key, record.value)
+                if control is not None and control.queue == queue:
+                    is_paused = control.is_paused
+        return is_paused
