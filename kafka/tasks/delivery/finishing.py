@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from kafka.errors import (
     KafkaError,
@@ -58,12 +58,15 @@ MOVING_S: Final = 5.0
 Replace = Callable[[Ending, OutgoingRecord], Ending]
 
 
-class Unwritten(NamedTuple):
-    """Some records of an ending could not be written: ``rest`` is what is still to be written."""
+class Unwritten:
+    """Some records of an ending could not be written, this one first: ``rest`` is what is still to be written."""
 
-    rest: Ending
-    record: OutgoingRecord
-    error: BaseException
+    __slots__ = ("error", "record", "rest")
+
+    def __init__(self, rest: Ending, record: OutgoingRecord, error: BaseException) -> None:
+        self.rest = rest
+        self.record = record
+        self.error = error
 
 
 def next_ending(
