@@ -3,11 +3,11 @@
 A job id is 128 bits as 32 lower-case hex digits, not a UUID::
 
     0            12       16               32
-    | ms, 48 bit | p, 16  | random, 64 bit |
+    | ms, 48 bit | p, 16  | random, 64 bit |      the first 12 random bits are the same in all ids of one IdMaker
 
 ``ms`` is the *broker's* time of the enqueue (milliseconds since the epoch), ``p`` the partition of ``APP.results`` and
 ``APP.results.late`` that holds the job's state records. So a result is found from the bare id: see
-:func:`kafka.tasks.format.records.look_up`.
+:func:`kafka.tasks.results.lookup.look_up`.
 
 Why the broker's time: the look-up starts at ``ListOffsets(ms - 60 s)`` on a topic with LogAppendTime, so a client whose
 clock is three minutes ahead would look behind its own result. :class:`BrokerTimeEstimate` learns the difference from
@@ -95,9 +95,13 @@ class BrokerTimeEstimate:
 
 
 class IdMaker:
-    """Makes ids for one client process: one results partition, the broker's time, but none as early as ``after_ms``."""
+    """Makes ids for one client process: one results partition, the broker's time, but none as early as ``after_ms``.
 
-    __slots__ = ("_after_ms", "_clock", "partition")
+    The first 12 of the random bits are drawn once for all ids of a maker, so that a client recognises its own ids
+    (:meth:`has_made`) without a memory of them. 52 bits remain for the ids of one client and millisecond.
+    """
+
+    __slots__ = ("_after_hex", "_after_ms", "_clock", "_fixed", "partition")
 
     def __init__(self, partition: int, clock: BrokerTimeEstimate, after_ms: int = 0) -> None:
         if not 0 <= partition < MAX_PARTITIONS:
@@ -105,6 +109,15 @@ class IdMaker:
         self.partition = partition
         self._clock = clock
         self._after_ms = after_ms
+        self._after_hex = f"{after_ms:012x}"
+        self._fixed = f"{partition:04x}{os.urandom(2).hex()[:3]}"
 
     def __call__(self) -> str:
-        return make_id(max(self._clock.now_ms(), self._after_ms + 1), self.partition, os.urandom(8))
+        ms = max(self._clock.now_ms(), self._after_ms + 1)
+        return f"{ms:012x}{self._fixed}{os.urandom(7).hex()[1:]}"
+
+    def has_made(self, job_id: str) -> bool:
+        """Whether it has made this id. One in 4,096 ids of other makers with the same partition is taken for its own,
+        but only one later than ``after_ms``.
+        """
+        return job_id[12:19] == self._fixed and job_id[:12] > self._after_hex

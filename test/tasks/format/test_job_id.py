@@ -43,6 +43,20 @@ def test_ids_are_later_than_what_they_are_to_come_after() -> None:
     assert time_of(make()) == now_ms + 1000
 
 
+def test_a_client_recognises_its_own_ids_and_hardly_any_others() -> None:
+    clock = ManualClock()
+    estimate = BrokerTimeEstimate(clock.time)
+    after_ms = estimate.now_ms()
+    make = IdMaker(5, estimate, after_ms)
+    assert all(is_id(job_id) and make.has_made(job_id) for job_id in (make() for _ in range(100)))
+    assert sum(make.has_made(IdMaker(5, estimate, after_ms)()) for _ in range(2000)) < 10, "one in 4,096"
+    own = make()
+    assert not make.has_made(f"{own[:12]}0006{own[16:]}")
+    assert not make.has_made(f"{after_ms:012x}{own[12:]}"), "earlier than its first"
+    assert make.has_made(f"{after_ms + 1:012x}{own[12:]}")
+    assert len({make()[19:22] for _ in range(1000)}) > 500, "the other bits are random"
+
+
 @pytest.mark.parametrize("partition", [-1, 65_536])
 def test_a_partition_that_an_id_cannot_name_is_refused(partition: int) -> None:
     with pytest.raises(ValueError, match="results partition"):
