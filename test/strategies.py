@@ -8,6 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kafka.protocol.registry import REGISTRY
+from kafka.tasks.format.records import StateRecord
+from kafka.tasks.states import JobState
 from kafka.wire.message import Field, Message, Struct, fields_of
 
 _INTEGERS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
@@ -86,3 +88,24 @@ def splits(data: bytes) -> st.SearchStrategy[list[bytes]]:
         return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
 
     return st.lists(st.integers(0, len(data)), max_size=12).map(cut)
+
+
+def job_states() -> st.SearchStrategy[JobState]:
+    """What a state record can say."""
+    return st.sampled_from([state for state in JobState if state is not JobState.UNKNOWN])
+
+
+def state_records(job_id: str, time_ms: int, topic_offsets: int = 1000) -> st.SearchStrategy[StateRecord]:
+    """State records of one job, read from either topic, around the time ``time_ms`` at which the results topic closes
+    for it."""
+    return st.builds(
+        StateRecord,
+        st.just(job_id),
+        job_states(),
+        st.integers(1, 3),
+        st.integers(1, 3),
+        st.binary(max_size=20),
+        st.integers(time_ms - 2, time_ms + 2),
+        st.booleans(),
+        st.integers(0, topic_offsets - 1),
+    )

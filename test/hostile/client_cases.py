@@ -39,11 +39,14 @@ from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
 from kafka.tasks.delivery.base import JobSource
 from kafka.tasks.delivery.share_group.delivery import _Member
+from kafka.tasks.format.job_id import partition_of
 from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
 from kafka.tasks.pools.ipc.frames import encode as encode_frame
 from kafka.tasks.pools.ipc.messages import DONE, PROGRESS, encode_done
 from kafka.tasks.pools.ipc.processes import ChannelDamaged
-from kafka.tasks.results.reader import ResultReader, _PartitionTail
+from kafka.tasks.results.tails import PartitionTail, Tails
+from kafka.tasks.results.view import ResultView
+from kafka.tasks.results.waiters import JobWaiters
 from kafka.tasks.rules.outcome import JobSucceeded
 from kafka.tasks.worker.worker import Worker
 from kafka.wire.codec import Cost, decode, encode
@@ -402,16 +405,17 @@ def _share_record(offset: int, value: bytes | None, headers: bytes) -> Any:
 
 def _results() -> Iterator[Case]:
     def taken(make: Callable[[int], list[ConsumerRecord]], size: int, each: int) -> tuple[int, Iterable[Step]]:
-        results = object.__new__(ResultReader)
-        results._limited_log = _silent()
-        results._names = App("shop", bootstrap_servers="fake://").names
-        tail = _PartitionTail({}, 0, 100_000)
-        results._tails, results._waiting = {0: tail}, {}
+        tails = object.__new__(Tails)
+        tails._limited_log = _silent()
+        tails._names = App("shop", bootstrap_servers="fake://").names
+        tails._view, tails._waiters = ResultView(lambda _: True), JobWaiters()
+        partition = partition_of(JOB_ID.decode())
+        tails._by_partition = {partition: PartitionTail()}
         records = make(size)
-        found = {TopicPartition(results._names.results, 0): records}
-        return len(records) * each, [lambda: results._on_records(found)]
+        found = {TopicPartition(tails._names.results, partition): records}
+        return len(records) * each, [lambda: tails._on_records(found)]
 
-    limit = "kafka.tasks.format.records:MOST_VIEW_BYTES"
+    limit = "kafka.tasks.results.view:MOST_VIEW_BYTES"
     for name, headers in HOSTILE_HEADERS.items():
         for key in (JOB_ID, b"k" * 1000):
             kind = "a job's id" if key == JOB_ID else "a long key"

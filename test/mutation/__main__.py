@@ -49,7 +49,7 @@ def _mirrored(name: str) -> Subject:
 
 _TASKS: Final = (
     "rules/decide", "rules/admit", "delivery/finishing", "worker/admission", "worker/leases", "results/view",
-    "results/lookup", "format/records",
+    "results/evicted", "results/lookup", "format/records",
 )  # fmt: skip
 _TASKS_TESTS: Final = (
     "test/tasks", "test/tasks/rules", "test/tasks/delivery", "test/tasks/worker", "test/tasks/results",

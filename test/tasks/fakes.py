@@ -35,11 +35,10 @@ from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, make_id
 from kafka.tasks.format.payload import encode_call
-from kafka.tasks.format.records import StateRecord, decode, encode
+from kafka.tasks.format.records import StateRecord, decode, encode, supersedes
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.pools.base import SimplePool
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.results.view import ResultView
 from kafka.tasks.rules.outcome import Outcome
 from kafka.tasks.settings import Settings
 
@@ -90,7 +89,8 @@ class Queues:
         found = []
         for topic in (names.results, names.late):
             for record in self.topics[topic]:
-                state = decode(record.key, record.value, record.headers, record.time_ms)
+                in_late = topic == names.late
+                state = decode(record.key, record.value, record.headers, record.time_ms, in_late, record.offset)
                 assert state is not None
                 found.append(state)
         return found
@@ -517,10 +517,11 @@ class FakeBackend:
         self.flushes += 1
 
     def find(self, job_id: str) -> StateRecord | None:
-        view = ResultView()
+        best: StateRecord | None = None
         for state in self.queues.states(self.names):
-            view.apply(state)
-        return view.get(job_id)
+            if state.id == job_id and supersedes(best, state):
+                best = state
+        return best
 
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
         self.waits.append(timeout)

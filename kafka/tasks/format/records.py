@@ -13,7 +13,9 @@ A state record, keyed by the job id, in the partition that the id names::
 **The first terminal record in log order wins.** A later one (a zombie's) is ignored by every reader, and counted.
 Others order by (attempt, delivery), then by the log. Records written more than 60 s after the id's time go to the
 ``late`` topic, so that a look-up scans 120 s of ``results`` and then follows ``results.late``; where both topics have
-a terminal record, the one in ``results`` is the earlier and wins.
+a terminal record, the one in ``results`` is the earlier and wins. A record that was appended to ``results`` after these
+60 s does not count: its writer has written a copy to ``late``. All readers decide by :func:`supersedes`, so what holds
+does not depend on the order in which they read the two topics.
 """
 
 from __future__ import annotations
@@ -27,10 +29,15 @@ from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.envelope import Header, truncated_repr
 from kafka.tasks.format.job_id import is_id, time_of
 from kafka.tasks.rules.outcome import ErrorInfo
-from kafka.tasks.states import JobState
+from kafka.tasks.states import READY, JobState
 
 LATE_AFTER_MS = 60_000
 """State records appended later than this after the id's time belong to the late topic."""
+
+CLOSED_AFTER_MS = LATE_AFTER_MS + 5_000
+"""A reader of the results topic has read all that counts of a job at an append time so long after the id's time.
+More than ``LATE_AFTER_MS``, because a partition's append times step back when its leader moves to a broker whose clock
+is behind."""
 
 MOST_DIGITS = 18
 """Of the numbers in a state record's headers: they fit 64 bits."""
@@ -45,7 +52,9 @@ _NAMES = {state.name: state for state in JobState if state is not JobState.UNKNO
 
 
 class StateRecord(NamedTuple):
-    """One state of one job. ``value`` is undecoded; ``time_ms`` is the append time (0: not read from a log)."""
+    """One state of one job. ``value`` is undecoded. Of a record that was read from a log: ``time_ms`` is the append
+    time, ``in_late`` whether it is the late topic's, ``offset`` the offset there.
+    """
 
     id: str
     state: JobState
@@ -53,6 +62,8 @@ class StateRecord(NamedTuple):
     delivery: int = 1
     value: bytes = b""
     time_ms: int = 0
+    in_late: bool = False
+    offset: int = 0
 
     def detail(self) -> dict[str, Any]:
         """The fields of a FAILURE, RETRY or REVOKED record; empty for others, and for what is no JSON object."""
@@ -63,6 +74,22 @@ class StateRecord(NamedTuple):
         except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
+
+
+def supersedes(old: StateRecord | None, new: StateRecord) -> bool:
+    """Whether ``new`` holds rather than ``old``, two different records of one job, in whatever order they were read.
+
+    Never, when ``new`` does not count: see the module.
+    """
+    if not new.in_late and new.time_ms > time_of(new.id) + LATE_AFTER_MS:
+        return False
+    return old is None or _precedence(new) > _precedence(old)
+
+
+def _precedence(record: StateRecord) -> tuple[int, ...]:
+    if record.state in READY:
+        return 1, not record.in_late, -record.offset
+    return 0, record.attempt, record.delivery, record.in_late, record.offset
 
 
 def is_late(job_id: str, now_ms: int) -> bool:
@@ -81,7 +108,14 @@ def state_headers(state: JobState, attempt: int, delivery: int) -> list[Header]:
     return [("state", state.name.encode()), ("attempt", b"%d" % attempt), ("delivery", b"%d" % delivery)]
 
 
-def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], time_ms: int = 0) -> StateRecord | None:
+def decode(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header],
+    time_ms: int = 0,
+    in_late: bool = False,
+    offset: int = 0,
+) -> StateRecord | None:
     """The state record in a record, or None for a record of another kind (no ``state`` header, or a state of a later
     release); :class:`BadRecord` when it is damaged.
     """
@@ -90,10 +124,10 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
     if raw is None:
         return None
     try:
-        numbers = by_name.get("attempt"), by_name.get("delivery")
-        if len(raw) > MOST_SHORTENED or any(len(number or b"") > MOST_DIGITS for number in numbers):
+        attempt_digits, delivery_digits = by_name.get("attempt") or b"", by_name.get("delivery") or b""
+        if len(raw) > MOST_SHORTENED or len(attempt_digits) > MOST_DIGITS or len(delivery_digits) > MOST_DIGITS:
             raise ValueError("a header is too long")  # the cache keeps what it is asked
-        parsed = _parse_headers(raw, *numbers)
+        parsed = _parse_headers(raw, attempt_digits, delivery_digits)
         if parsed is None:
             return None
         state, attempt, delivery = parsed
@@ -102,11 +136,11 @@ def decode(key: bytes | None, value: bytes | None, headers: Sequence[Header], ti
         raise BadRecord("bad-state", f"malformed state record: {str(error)[:MOST_SHORTENED]}") from None
     if not is_id(job_id):
         raise BadRecord("bad-state", f"the key of a state record is not a job id: {truncated_repr(key)}")
-    return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms)
+    return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms, in_late, offset)
 
 
 @lru_cache(maxsize=1024)
-def _parse_headers(state: bytes, attempt: bytes | None, delivery: bytes | None) -> tuple[JobState, int, int] | None:
+def _parse_headers(state: bytes, attempt: bytes, delivery: bytes) -> tuple[JobState, int, int] | None:
     """What the headers of a state record say: nearly all say the same. None: a state of a later release."""
     known: JobState | None = _NAMES.get(state.decode("ascii", "replace"))
     return None if known is None else (known, int(attempt or b"1"), int(delivery or b"1"))

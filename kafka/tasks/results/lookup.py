@@ -6,8 +6,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias
 
 from kafka.tasks.format.job_id import partition_of, time_of
-from kafka.tasks.format.records import LATE_AFTER_MS, StateRecord
-from kafka.tasks.results.view import supersedes
+from kafka.tasks.format.records import CLOSED_AFTER_MS, StateRecord, supersedes
 from kafka.tasks.states import READY
 
 SKEW_MS = 60_000
@@ -30,17 +29,17 @@ class FetchOffsetAt(NamedTuple):
 
 
 class ReadStates(NamedTuple):
-    """Wanted: state records of ``job_id`` from ``offset`` on, as a list in log order.
+    """Wanted: the state record of ``job_id`` that holds among those from ``offset`` on, or None.
 
-    Stop at offset ``until`` (not read; None: no bound, wait for at least one more record of this job), at a record
-    appended after ``until_ms`` (None: no bound), or once a terminal record of this job was read.
+    Stop at offset ``until`` (not read), at a record appended after ``until_ms`` (None: no bound), or once a terminal
+    record of this job was read that counts.
     """
 
     late: bool
     partition: int
     job_id: str
     offset: int
-    until: int | None
+    until: int
     until_ms: int | None
 
 
@@ -48,22 +47,22 @@ LookUpRequest: TypeAlias = "FetchEndOffset | FetchOffsetAt | ReadStates"
 
 
 def look_up(job_id: str) -> Generator[LookUpRequest, Any, StateRecord | None]:
-    """The dialogue that finds a job's state from its id alone; returns its best record, or None when there is none.
+    """The dialogue that finds a job's state from its id alone; returns the record that holds, or None when there is
+    none.
 
     End offsets are taken *before* the look-up by time: when that answers -1 (no record so late, yet), reading goes on
     from there and nothing written meanwhile is missed. Wants are answered with an offset (:class:`FetchEndOffset`,
-    :class:`FetchOffsetAt`) or a list of :class:`StateRecord` (:class:`ReadStates`).
+    :class:`FetchOffsetAt`) or a :class:`StateRecord` or None (:class:`ReadStates`).
     """
     partition, enqueued = partition_of(job_id), time_of(job_id)
     best: StateRecord | None = None
-    for late, until_ms in ((False, enqueued + LATE_AFTER_MS), (True, None)):
+    for late, until_ms in ((False, enqueued + CLOSED_AFTER_MS), (True, None)):
         end: int = yield FetchEndOffset(late, partition)
         start: int = yield FetchOffsetAt(late, partition, max(0, enqueued - SKEW_MS))
         if 0 <= start < end:
-            records: list[StateRecord] = yield ReadStates(late, partition, job_id, start, end, until_ms)
-            for record in records:
-                if supersedes(best, record):
-                    best = record
+            found: StateRecord | None = yield ReadStates(late, partition, job_id, start, end, until_ms)
+            if found is not None and supersedes(best, found):
+                best = found
         if best is not None and best.state in READY:
             break
     return best

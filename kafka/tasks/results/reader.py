@@ -1,68 +1,45 @@
-"""States of jobs, from any thread: the tail of results partitions, and look-ups by bare id.
+"""States of jobs, from any thread: what the tails of results partitions have read, and look-ups by bare id.
 
 A client tails its own results partition (the one that its ids name) from the end as it was before its first job; it
-begins with the first question. Tailed jobs are answered from memory. Whatever may have begun earlier (a bare id from
-elsewhere), or has been pushed out of memory, is looked up in the log; who *waits* for such a job has its partition
-tailed, too, from an end taken before the look-up, so that nothing falls between.
+begins with the first question. One's own jobs are answered from memory. Other jobs, and what has been pushed out of
+memory, are looked up in the log; the partition of a job that is *waited* for is tailed, too, from an end taken before
+the look-up, so that nothing falls between.
 
-The tail runs on the I/O thread (:meth:`ResultReader._on_records`); users' threads wait for events of their own, one for
-each job, so a thousand waiting threads are not woken by every record. Look-ups share one consumer, one at a time.
+::
+
+    find, wait, add_waiter ──┬─ ResultView     what was read; filled by ─┬─ Tails      (I/O thread)
+        (users' threads)     └─ LogReader      look-ups ─────────────────┘
+    JobWaiters: what Tails calls when a job ends
 """
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Final
 
 from kafka.client import IoThread
-from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import IllegalStateError, KafkaTimeoutError
-from kafka.log_limit import LimitedLog
-from kafka.structs import TopicPartition
-from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.job_id import BrokerTimeEstimate, partition_of, time_of
-from kafka.tasks.format.records import MOST_HEADERS, StateRecord, decode
+from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, partition_of
+from kafka.tasks.format.records import StateRecord
 from kafka.tasks.format.topics import TopicNames
-from kafka.tasks.results.lookup import FetchEndOffset, FetchOffsetAt, LookUpRequest, look_up
-from kafka.tasks.results.view import ResultView, supersedes
+from kafka.tasks.results.log_reader import LogReader, left_ms
+from kafka.tasks.results.tails import PartitionTail, Tails
+from kafka.tasks.results.view import Certainty, KnownState, ResultView
+from kafka.tasks.results.waiters import EndCallback, JobWaiters
 from kafka.tasks.states import READY
 
-log = logging.getLogger(__name__)
-
 MARGIN_MS = 10
-"""Clocks of clients agree with the broker's about so well; jobs of so much after a tail's start are looked up, too.
-(Others' jobs: one's own ids begin after that, so that their tail answers, and no broker that is gone is waited for.)"""
-CATCH_UP_LOOK_S = 0.01
-READ_WAIT_MS = 5
-"""Look-ups read what is there; a fetch that waits for more would only hold up the next one."""
+"""Clocks of clients agree with the broker's about so well: one's own ids begin so long after the tail's start."""
 
-_CONSUMER = {"isolation_level": "read_committed", "auto_offset_reset": "earliest", "max_poll_records": 2000}
-
-
-class _PartitionTail:
-    """One results partition as it is tailed: both topics, from ``begin`` on.
-
-    Jobs with an id later than ``covers_ms`` have all their records in it. ``is_current``: it has caught up once, with
-    ``end``, which is where the log ended when the tail was started.
-    """
-
-    __slots__ = ("begin", "covers_ms", "end", "is_current", "view")
-
-    def __init__(self, begin: dict[TopicPartition, int], covers_ms: int, capacity: int) -> None:
-        self.begin = self.end = begin
-        self.covers_ms = covers_ms
-        self.is_current = False
-        self.view = ResultView(capacity)
-
-    def covers(self, job_id: str) -> bool:
-        return time_of(job_id) > self.covers_ms
+LEAST_S: Final = 1.0
+"""What a call may take that has to ask the broker, however short its timeout is."""
 
 
 class ResultReader:
-    """See the module. ``partitions``: of the results topics; ``own``: the one that this client's ids name."""
+    """See the module. ``partitions``: of the results topics; ``own``: the one that this client's ids name.
+    ``timeout_s``: what one question may take that has no timeout of its own."""
 
     def __init__(
         self,
@@ -74,219 +51,146 @@ class ResultReader:
         capacity: int,
         timeout_s: float,
     ) -> None:
-        self._limited_log = LimitedLog(log)
         self._io = io
-        self._names = names
         self._partitions = partitions
-        self._clock = clock
-        self._capacity = capacity
-        self._timeout_s = timeout_s
-        self._lock = threading.Lock()  # who starts tails
-        self._reading = threading.Lock()  # who uses the reader
-        self._tails: dict[int, _PartitionTail] = {}
-        self._waiting: dict[str, list[threading.Event]] = {}
-        self._waiting_lock = threading.Lock()
-        make: Callable[..., KafkaConsumer] = KafkaConsumer
-        self._tailing = io.call(
-            lambda: make(client=io.client, on_records=self._on_records, on_error=self._on_error, **_CONSUMER)
-        )
-        patience_ms = int(timeout_s * 1000)
-        self._reader = io.call(
-            lambda: make(
-                client=io.client, fetch_max_wait_ms=READ_WAIT_MS, request_timeout_ms=patience_ms, **_CONSUMER
-            )
-        )
         self._own = own
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._starting = threading.Lock()
         self._is_closed = False
-        self._own_tail = self._new_tail(own)
-        self.covers_ms = self._own_tail.covers_ms
-        """One's own ids are later than that, and so all their records are in one's own tail."""
+        self._log = LogReader(io, names, timeout_s)
+        self._waiters = JobWaiters()
+        self._own_begin = self._log.end_offsets(own, self._until(None))
+        self.new_id = IdMaker(own, clock, clock.now_ms() + MARGIN_MS)
+        """Makes this client's ids; they are later than the begin of its tail, which has all records of their jobs."""
+        self._view = ResultView(self.new_id.has_made, capacity)
+        self._tails = Tails(io, names, own, self._view, self._waiters)
 
-    # -- questions ----------------------------------------------------------------------------------------------------
-
-    def find(self, job_id: str) -> StateRecord | None:
+    def find(self, job_id: str, timeout: float | None = None) -> StateRecord | None:
         """See :meth:`kafka.tasks.backends.base.Backend.find`."""
-        tail = self._tail_of(job_id, start=False)
-        if tail is not None:
-            record = tail.view.get(job_id)
-            if tail.covers(job_id) and tail.is_current and (record is not None or not tail.view.evicted):
-                return record
-        return self._look_up(job_id)
+        return self._find(job_id, self._until(timeout), is_waiting=False)
 
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
         """See :meth:`kafka.tasks.backends.base.Backend.wait`."""
-        until = None if timeout is None else time.monotonic() + timeout
-        tail = self._tail_of(job_id, start=True)
-        if tail is None:
-            return None
-        known = tail.view.get(job_id)
-        if known is not None and known.state in READY and tail.covers(job_id):
-            return known
-        event = threading.Event()
-        with self._waiting_lock:
-            self._waiting.setdefault(job_id, []).append(event)
-        try:
-            best = tail.view.get(job_id)
-            if not tail.covers(job_id) or (best is None and tail.view.evicted):
-                looked_up = self._look_up(job_id)
-                if looked_up is not None and looked_up.state in READY:
-                    return looked_up
-                best = tail.view.get(job_id)
-                if best is None or (looked_up is not None and not supersedes(looked_up, best)):
-                    best = looked_up
-            if best is None or best.state not in READY:
-                event.wait(None if until is None else max(0.0, until - time.monotonic()))
-                best = tail.view.get(job_id) or best
-            return best
-        finally:
-            self._stop_waiting(job_id, event)
+        give_up_at = None if timeout is None else time.monotonic() + timeout
+        ended = threading.Event()
+        answers: list[StateRecord | None] = []
 
-    def close(self) -> None:
-        """Close the consumers and wake all waiting threads."""
-        self._is_closed = True
-        self._tailing.close()
-        self._reader.close()
-        with self._waiting_lock:
-            events = [event for waiting in self._waiting.values() for event in waiting]
-        for event in events:
-            event.set()
+        def on_end(record: StateRecord | None) -> None:
+            answers.append(record)
+            ended.set()
 
-    def _stop_waiting(self, job_id: str, event: threading.Event) -> None:
-        with self._waiting_lock:
-            waiting = self._waiting.get(job_id)
-            if waiting is not None:
-                waiting.remove(event)
-                if not waiting:
-                    del self._waiting[job_id]
+        while True:
+            left_s = None if give_up_at is None else max(0.0, give_up_at - time.monotonic())
+            best = self.add_waiter(job_id, on_end, left_s)
+            if (best is not None and best.state in READY) or partition_of(job_id) >= self._partitions:
+                return best
+            try:
+                ended.wait(None if give_up_at is None else max(0.0, give_up_at - time.monotonic()))
+            finally:
+                self.remove_waiter(job_id, on_end)
+            if not answers or self._is_closed:
+                known = self._view.get(job_id)
+                return best if known.certainty is Certainty.PARTIAL else known.record or best
+            answer = answers.pop()
+            if answer is not None:
+                return answer
+            ended.clear()
 
-    # -- tails --------------------------------------------------------------------------------------------------------
+    def add_waiter(self, job_id: str, on_end: EndCallback, timeout: float | None = None) -> StateRecord | None:
+        """Have ``on_end(record)`` called when the job ends, once at most; returns the job's best record so far, or None
+        when there is none.
 
-    def _tail_of(self, job_id: str, start: bool) -> _PartitionTail | None:
-        """The running tail of a job's partition; starts it when it is one's own, or when ``start`` says so."""
-        partition = partition_of(job_id)
-        tail = self._tails.get(partition)
-        if tail is not None or partition >= self._partitions or not (start or partition == self._own):
-            return tail
-        with self._lock:
-            tail = self._tails.get(partition)
-            if tail is None:
-                if partition == self._own:
-                    tail = self._own_tail  # which began long ago, perhaps
-                    tail.end = self._reader.end_offsets(list(tail.begin))
-                else:
-                    tail = self._new_tail(partition)
-                self._io.call(self._start, partition, tail)
-        return tail
+        ``on_end`` is called on the I/O thread, so it must not block, and perhaps before this returns. Called with None,
+        it says that the job has ended and that its record is to be asked for (:meth:`find`), or that the reader was
+        closed. When this returns a terminal record, ``on_end`` is not called any more.
 
-    def _new_tail(self, partition: int) -> _PartitionTail:
-        begin = self._reader.end_offsets(
-            [TopicPartition(self._names.results, partition), TopicPartition(self._names.late, partition)]
-        )
-        return _PartitionTail(begin, self._clock.now_ms() + MARGIN_MS, self._capacity)
-
-    def _start(self, partition: int, tail: _PartitionTail) -> None:
-        """On the loop: read this partition, too."""
-        self._tails[partition] = tail
-        self._tailing.assign([*self._tailing.assignment(), *tail.begin])
-        for each, offset in tail.begin.items():
-            self._tailing.seek(each, offset)
-        self._catch_up(tail)
-
-    def _catch_up(self, tail: _PartitionTail) -> None:
-        """On the loop: note when the tail has read what was there when it started."""
-        if self._is_closed:
-            return
-        try:
-            tail.is_current = all(self._tailing.position(each) >= end for each, end in tail.end.items())
-        except IllegalStateError:  # a position is being looked up
-            tail.is_current = False
-        if not tail.is_current:
-            self._io.loop.call_later(CATCH_UP_LOOK_S, self._catch_up, tail)
-
-    def _on_records(self, records_by_partition: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        final: list[str] = []
-        for (topic, partition), records in records_by_partition.items():
-            tail = self._tails.get(partition)
-            if tail is None:
-                continue
-            late = topic == self._names.late
-            apply = tail.view.apply
-            for record in records:
-                state = self._state(record)
-                if state is not None and apply(state, late):
-                    final.append(state.id)
-        if self._waiting and final:
-            with self._waiting_lock:
-                events = [event for job_id in final for event in self._waiting.get(job_id, ())]
-            for event in events:
-                event.set()
-
-    def _state(self, record: ConsumerRecord) -> StateRecord | None:
-        try:
-            if record.headers_count > MOST_HEADERS:
-                most = f"a state record has at most {MOST_HEADERS}"
-                raise BadRecord("bad-state", f"a record with {record.headers_count} headers; {most}")
-            return decode(record.key, record.value, record.headers, record.timestamp)
-        except BadRecord as error:
-            where = record.topic, record.partition, record.offset
-            self._limited_log.warning(record.topic, "ignoring record %s:%d:%d: %s", *where, error.text)
-            return None
-
-    @staticmethod
-    def _on_error(error: Exception) -> None:
-        log.warning("could not read the results topics: %s", error)
-
-    # -- look-ups -----------------------------------------------------------------------------------------------------
-
-    def _look_up(self, job_id: str) -> StateRecord | None:
-        """The job's best record in the log."""
+        A job of another client, and the first job of a process, take requests to the broker: then this blocks, for
+        ``timeout`` seconds at most (but at least one; None: the request timeout), and raises ``KafkaTimeoutError``.
+        After that, this client's own jobs that are still in memory are answered without. Nothing is added for an id
+        whose results partition does not exist.
+        """
         if partition_of(job_id) >= self._partitions:
             return None
-        with self._reading:
-            dialogue = look_up(job_id)
-            try:
-                want = next(dialogue)
-                while True:
-                    want = dialogue.send(self._answer(want))
-            except StopIteration as end:
-                record: StateRecord | None = end.value
-                return record
-
-    def _answer(self, want: LookUpRequest) -> Any:
-        place = TopicPartition(self._names.late if want.late else self._names.results, want.partition)
-        if isinstance(want, FetchEndOffset):
-            return self._reader.end_offsets([place])[place]
-        if isinstance(want, FetchOffsetAt):
-            at = self._reader.offsets_for_times({place: want.time_ms})[place]
-            return -1 if at is None else at.offset
-        assert want.until is not None
-        return self._read(place, want.job_id, want.offset, want.until, want.until_ms)
-
-    def _read(
-        self, place: TopicPartition, job_id: str, offset: int, until: int, until_ms: int | None
-    ) -> Sequence[StateRecord]:
-        """The best of the job's records, or none: there may be any number of others."""
-        reader = self._reader
+        self._waiters.add(job_id, on_end)  # first: the tail is not stopped from here on
         best: StateRecord | None = None
-        reader.assign([place])
-        reader.seek(place, offset)
-        give_up_at = time.monotonic() + self._timeout_s
+        is_added = False
         try:
-            while reader.position(place) < until:
-                if time.monotonic() > give_up_at:
-                    raise KafkaTimeoutError(f"could not read the state of job {job_id} within {self._timeout_s:g} s")
-                for record in reader.poll(100).get(place, ()):
-                    if record.offset >= until or (until_ms is not None and record.timestamp > until_ms):
-                        return _one(best)
-                    state = self._state(record) if record.key == job_id.encode() else None
-                    if state is not None and supersedes(best, state):
-                        best = state
-                        if state.state in READY:
-                            return _one(best)
-            return _one(best)
+            best = self._find(job_id, self._until(timeout), is_waiting=True)
+            is_added = best is None or best.state not in READY
         finally:
-            reader.assign([])
+            if not is_added:
+                self._waiters.remove(job_id, on_end)
+        return best
 
+    def remove_waiter(self, job_id: str, on_end: EndCallback) -> None:
+        """Do not call ``on_end`` any more; nothing when it is not added, or was called."""
+        self._waiters.remove(job_id, on_end)
 
-def _one(record: StateRecord | None) -> list[StateRecord]:
-    return [] if record is None else [record]
+    def close(self) -> None:
+        """Close the consumers; all waiters are called with None."""
+        self._is_closed = True
+        self._tails.close()
+        self._log.close()
+        self._waiters.end_all()
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _find(self, job_id: str, until: float, is_waiting: bool) -> StateRecord | None:
+        partition = partition_of(job_id)
+        if partition >= self._partitions:
+            return None
+        tail = self._tail(partition, until, start=is_waiting)
+        known = self._view.get(job_id)
+        if known.certainty is Certainty.SETTLED:
+            return known.record
+        if known.certainty is Certainty.COMPLETE and tail is not None and (is_waiting or tail.is_current):
+            if known.is_final and not tail.can_answer(known):
+                self._read_to_end(partition, tail, until)
+                known = self._view.get(job_id)
+            if known.certainty is not Certainty.PARTIAL:
+                return known.record
+        return self._look_up(job_id, until, is_followed=tail is not None and (is_waiting or self._is_own(job_id)))
+
+    def _look_up(self, job_id: str, until: float, is_followed: bool) -> StateRecord | None:
+        """The record that holds in the log; the view keeps it. ``is_followed``: later ones come to the view."""
+        now_ms, evicted = self._clock.now_ms() - MARGIN_MS, self._view.evicted
+        record = self._log.look_up(job_id, until)
+        with contextlib.suppress(IllegalStateError):  # closed meanwhile
+            if record is not None and KnownState(record, Certainty.COMPLETE).is_settled(now_ms):
+                self._io.submit(self._tails.settle, record)
+            elif is_followed and (record is None or record.state not in READY):
+                self._io.submit(self._view.complete, job_id, record, evicted)
+        return record
+
+    def _tail(self, partition: int, until: float, start: bool) -> PartitionTail | None:
+        """The running tail of a partition; starts it when it is one's own, or when ``start`` says so."""
+        tail = self._tails.get(partition)
+        is_own = partition == self._own
+        if tail is not None or not (start or is_own):
+            return tail
+        if not self._starting.acquire(timeout=left_ms(until) / 1000):
+            raise KafkaTimeoutError("could not read the results topics in time")
+        try:
+            tail = self._tails.get(partition)
+            if tail is None:
+                end = self._log.end_offsets(partition, until)
+                begin = self._own_begin if is_own else end
+                tail = self._io.call(self._tails.start, partition, begin, end)
+            return tail
+        finally:
+            self._starting.release()
+
+    def _read_to_end(self, partition: int, tail: PartitionTail, until: float) -> None:
+        """Wait until the tail has read what is in the log now."""
+        now_ms = self._clock.now_ms() - MARGIN_MS
+        end = self._log.end_offsets(partition, until)
+        reached = self._io.call(self._tails.catch_up, partition, tail, end, now_ms)
+        if not reached.wait(left_ms(until) / 1000):
+            raise KafkaTimeoutError(f"could not read partition {partition} of the results topics to its end in time")
+
+    def _is_own(self, job_id: str) -> bool:
+        return self.new_id.has_made(job_id)
+
+    def _until(self, timeout: float | None) -> float:
+        return time.monotonic() + (self._timeout_s if timeout is None else min(self._timeout_s, max(timeout, LEAST_S)))

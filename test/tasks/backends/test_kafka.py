@@ -34,6 +34,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
+from kafka.log_limit import LimitedLog
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.records import RecordBatchBuilder
@@ -49,11 +50,15 @@ from kafka.tasks.delivery.share_group import delivery
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
 from kafka.tasks.format.envelope import MALFORMED
-from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.format.job_id import BrokerTimeEstimate, make_id
 from kafka.tasks.format.records import MOST_HEADERS, StateRecord, encode
 from kafka.tasks.format.topics import TopicNames, TopicPlan, group_configs
+from kafka.tasks.results import tails
+from kafka.tasks.results.log_reader import state_of
+from kafka.tasks.results.view import MOST_VIEW_BYTES
 from kafka.tasks.settings import read_settings
 from kafka.testing import EmbeddedBroker, running_worker
+from test.support.waiting import until
 from test.tasks.fakes import FakePublisher, Queues, pass_time, settle
 
 SOON_S = 10.0
@@ -845,13 +850,75 @@ def test_what_was_pushed_out_of_memory_is_looked_up(app: App, say: Callable[...,
     assert jobs[0].status() is JobState.SUCCESS
 
 
+def test_a_zombie_s_record_of_a_job_that_was_pushed_out_of_memory_is_not_shown(
+    app: App, say: Callable[..., None]
+) -> None:
+    jobs = [app.send("x") for _ in range(110)]
+    assert not jobs[-1].wait(0)
+    for number, job in enumerate(jobs):
+        say(job.id, JobState.SUCCESS, b"%d" % number)
+    assert jobs[-1].result(SOON_S) == 109
+    for job in jobs[:3]:
+        say(job.id, JobState.FAILURE, b"{}", attempt=2)
+    latest = app.send("x")
+    say(latest.id, JobState.SUCCESS, b"1")
+    assert latest.result(SOON_S) == 1, "the zombies' records have been read"
+    assert [job.status() for job in jobs[:3]] == [JobState.SUCCESS] * 3
+    assert [job.result(SOON_S) for job in jobs[:3]] == [0, 1, 2]
+
+
+def test_the_partition_of_another_client_is_followed_while_a_job_of_it_is_waited_for(
+    app: App, say: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "IDLE_LOOK_S", 0.02)
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    front = backend._connected()
+    tailing = front.results._tails._consumer
+    other = 1 - front.partition
+    for number in range(2):
+        job = app.job(make_id(backend.clock.now_ms(), other, b"\xff" + bytes([number] * 7)))
+        ended: list[bool] = []
+        waiting = threading.Thread(target=lambda job=job, ended=ended: ended.append(job.wait(SOON_S)))
+        waiting.start()
+        until(lambda: {each.partition for each in tailing.assignment()} >= {other}, "it is followed", within_s=SOON_S)
+        say(job.id, JobState.SUCCESS, b"1")
+        waiting.join(SOON_S)
+        assert ended == [True]
+        until(lambda: other not in {each.partition for each in tailing.assignment()}, "it stops", within_s=SOON_S)
+    own = app.send("x")
+    say(own.id, JobState.SUCCESS, b"2")
+    assert own.result(SOON_S) == 2, "its own partition goes on"
+
+
+@pytest.mark.deep("writes 1 GB; test_view.py feeds the view with as much")
+@pytest.mark.timeout(300)
+def test_a_thousand_results_of_1_mb_take_64_mb_of_a_client(broker: EmbeddedBroker) -> None:
+    app = App("large", bootstrap_servers=broker.bootstrap, partitions=1, result_ttl=600)
+    backend = app.backend()
+    assert isinstance(backend, KafkaBackend)
+    front = backend._connected()
+    view = front.results._view
+    value = b'"' + b"x" * 999_000 + b'"'
+    jobs = [app.send("x") for _ in range(1000)]
+    assert not jobs[0].wait(0)
+    for job in jobs:
+        backend.send_state(StateRecord(job.id, JobState.SUCCESS, value=value)).get(SOON_S)
+        assert view.byte_count <= MOST_VIEW_BYTES
+    assert len(jobs[-1].result(SOON_S)) == 999_000
+    until(lambda: len(view) + view.evicted >= 1000, "all are read", within_s=SOON_S)
+    assert MOST_VIEW_BYTES - 4_000_000 < view.byte_count <= MOST_VIEW_BYTES
+    assert len(jobs[0].result(SOON_S)) == 999_000, "looked up"
+    app.close(SOON_S)
+
+
 def test_ones_own_jobs_are_not_looked_up_however_soon_they_begin(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = app.backend()
     assert isinstance(backend, KafkaBackend)
     front = backend._connected()
     job_id = front.new_id()
-    looked_up: list[str] = []
-    monkeypatch.setattr(front.results, "_look_up", looked_up.append)
+    looked_up: list[object] = []
+    monkeypatch.setattr(front.results._log, "look_up", lambda *asked: looked_up.append(asked))
     assert backend.wait(job_id, 0) is None
     assert looked_up == []
 
@@ -904,24 +971,23 @@ def test_closing_lets_go_of_those_who_wait(app: App) -> None:
     assert isinstance(backend, KafkaBackend)
     threading.Thread(target=wait, daemon=True).start()
     results = backend._connected().results
-    while not results._waiting and not ended.is_set():
+    while not results._waiters and not ended.is_set():
         ended.wait(0.005)
     app.close(SOON_S)
     assert ended.wait(SOON_S / 2)
 
 
-def test_headers_of_a_record_that_has_too_many_for_a_state_are_not_made(app: App) -> None:
+def test_headers_of_a_record_that_has_too_many_for_a_state_are_not_made() -> None:
     """A poll of the tail may bring 2,000 records of 16,384 headers: seconds of the loop, and hundreds of MB."""
-    backend = app.backend()
-    assert isinstance(backend, KafkaBackend)
-    front, job_id = backend._connected(), backend.new_id()
+    job_id = make_id(1_000, 0, bytes(8))
     builder = RecordBatchBuilder(1 << 20)
     for count in (MOST_HEADERS, MOST_HEADERS + 1):
         state: list[tuple[str, bytes | None]] = [("state", b"SUCCESS")]
         builder.append(1_000, job_id.encode(), b"", state + [("h", b"")] * (count - 1))
     good, bad = CompletedFetch(TopicPartition("r", 0), 0, builder.build()).read(2, ReaderOptions())
-    assert front.results._state(good) == StateRecord(job_id, JobState.SUCCESS, time_ms=1_000)
-    assert front.results._state(bad) is None
+    limited_log = LimitedLog(logging.getLogger("kafka.tasks"))
+    assert state_of(good, False, limited_log) == StateRecord(job_id, JobState.SUCCESS, time_ms=1_000)
+    assert state_of(bad, False, limited_log) is None
     assert isinstance(bad._headers, bytes)
 
 
@@ -940,7 +1006,7 @@ def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(
             backend.send_state(StateRecord(job_id, JobState.STARTED, attempt))
         backend.flush(SOON_S)
         with caplog.at_level(logging.WARNING, "kafka.tasks"):
-            found = front.results._look_up(job_id)
+            found = front.results.find(job_id)
         assert found is not None
         assert (found.state, found.attempt) == (JobState.STARTED, 3)
         assert 0 < sum(": malformed state record" in record.getMessage() for record in caplog.records) < 30

@@ -33,7 +33,7 @@ from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
 from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
 from kafka.tasks.errors import UnknownQueue
 from kafka.tasks.format.envelope import Header
-from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker
+from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord, encode, is_late
 from kafka.tasks.format.topics import (
     TopicDefaults,
@@ -218,7 +218,7 @@ class _ConnectedClients:
             self.results = ResultReader(
                 io, names, partitions, self.partition, clock, settings.result_view, settings.request_timeout
             )
-            self.new_id = IdMaker(self.partition, clock, self.results.covers_ms)
+            self.new_id = self.results.new_id
         except BaseException:
             io.close()
             raise

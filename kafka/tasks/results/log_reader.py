@@ -1,0 +1,133 @@
+"""Reads the results topics from users' threads: look-ups by bare id, and end offsets.
+
+All share one consumer, one at a time. Every call takes ``until``, a monotonic instant: it raises
+:class:`kafka.errors.KafkaTimeoutError` when it has no answer by then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kafka.client import IoThread
+from kafka.consumer import ConsumerRecord, KafkaConsumer
+from kafka.errors import KafkaTimeoutError
+from kafka.log_limit import LimitedLog
+from kafka.structs import TopicPartition
+from kafka.tasks.errors import BadRecord
+from kafka.tasks.format.records import MOST_HEADERS, StateRecord, decode, supersedes
+from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.results.lookup import FetchEndOffset, FetchOffsetAt, LookUpRequest, look_up
+from kafka.tasks.states import READY
+
+log = logging.getLogger(__name__)
+
+READ_WAIT_MS = 5
+"""Look-ups read what is there; a fetch that waits for more would only hold up the next one."""
+
+CONSUMER_CONFIGS: Final = {
+    "isolation_level": "read_committed",
+    "auto_offset_reset": "earliest",
+    "max_poll_records": 2000,
+}
+
+
+class LogReader:
+    """See the module."""
+
+    def __init__(self, io: IoThread, names: TopicNames, timeout_s: float) -> None:
+        self._names = names
+        self._limited_log = LimitedLog(log)
+        self._lock = threading.Lock()
+        make: Callable[..., KafkaConsumer] = KafkaConsumer
+        configs = {**CONSUMER_CONFIGS, "fetch_max_wait_ms": READ_WAIT_MS, "request_timeout_ms": int(timeout_s * 1000)}
+        self._consumer = io.call(lambda: make(client=io.client, **configs))
+
+    def end_offsets(self, partition: int, until: float) -> dict[TopicPartition, int]:
+        """The end offsets (read_committed) of this partition of both topics."""
+        places = [TopicPartition(self._names.results, partition), TopicPartition(self._names.late, partition)]
+        with self._turn(until):
+            return self._consumer.end_offsets(places, left_ms(until))
+
+    def look_up(self, job_id: str, until: float) -> StateRecord | None:
+        """The record of the job that holds in the log."""
+        with self._turn(until):
+            dialogue = look_up(job_id)
+            try:
+                want = next(dialogue)
+                while True:
+                    want = dialogue.send(self._answer(want, until))
+            except StopIteration as end:
+                record: StateRecord | None = end.value
+                return record
+
+    def close(self) -> None:
+        """Close the consumer; a call that waits ends with an error."""
+        self._consumer.close()
+
+    @contextlib.contextmanager
+    def _turn(self, until: float) -> Iterator[None]:
+        if not self._lock.acquire(timeout=left_ms(until) / 1000):
+            raise KafkaTimeoutError("could not read the results topics in time: other look-ups are under way")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _answer(self, want: LookUpRequest, until: float) -> Any:
+        place = TopicPartition(self._names.late if want.late else self._names.results, want.partition)
+        if isinstance(want, FetchEndOffset):
+            return self._consumer.end_offsets([place], left_ms(until))[place]
+        if isinstance(want, FetchOffsetAt):
+            at = self._consumer.offsets_for_times({place: want.time_ms}, left_ms(until))[place]
+            return -1 if at is None else at.offset
+        return self._read(place, want.job_id, want.offset, want.until, want.until_ms, until)
+
+    def _read(
+        self, place: TopicPartition, job_id: str, offset: int, end: int, end_ms: int | None, until: float
+    ) -> StateRecord | None:
+        """See :class:`kafka.tasks.results.lookup.ReadStates`."""
+        consumer = self._consumer
+        key = job_id.encode()
+        best: StateRecord | None = None
+        consumer.assign([place])
+        consumer.seek(place, offset)
+        try:
+            while consumer.position(place, left_ms(until)) < end:
+                if time.monotonic() > until:
+                    raise KafkaTimeoutError(f"could not read the state of job {job_id} in time")
+                for record in consumer.poll(min(100, left_ms(until))).get(place, ()):
+                    if record.offset >= end or (end_ms is not None and record.timestamp > end_ms):
+                        return best
+                    if record.key == key:
+                        state = state_of(record, place.topic == self._names.late, self._limited_log)
+                        if state is not None and supersedes(best, state):
+                            best = state
+                            if state.state in READY:
+                                return best
+            return best
+        finally:
+            consumer.assign([])
+
+
+def state_of(record: ConsumerRecord, in_late: bool, limited_log: LimitedLog) -> StateRecord | None:
+    """The state record in a record of the results topics; None for another kind, and for a damaged one, which is
+    logged."""
+    try:
+        if record.headers_count > MOST_HEADERS:
+            most = f"a state record has at most {MOST_HEADERS}"
+            raise BadRecord("bad-state", f"a record with {record.headers_count} headers; {most}")
+        return decode(record.key, record.value, record.headers, record.timestamp, in_late, record.offset)
+    except BadRecord as error:
+        where = record.topic, record.partition, record.offset
+        limited_log.warning(record.topic, "ignoring record %s:%d:%d: %s", *where, error.text)
+        return None
+
+
+def left_ms(until: float) -> int:
+    """Milliseconds until this monotonic instant, at least one."""
+    return max(1, int((until - time.monotonic()) * 1000))
