@@ -37,7 +37,6 @@ from kafka.structs import TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
-from kafka.tasks.delivery.base import JobSource
 from kafka.tasks.delivery.share_group.delivery import _Member
 from kafka.tasks.format.job_id import partition_of
 from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
@@ -367,12 +366,12 @@ def _admitted() -> Iterator[Case]:
         clock = ManualClock()
         loop, app, queues = Loop.simulated(clock), App("shop", bootstrap_servers="fake://"), Queues(clock)
         app.task(name="note")(print)
-        worker = Worker(app.tasks, app.names, ("default",), loop, lambda: T0, "host")
-        delivery = FakeDelivery(queues, loop, worker)
-        worker.start(WorkerBackend(delivery, FakePublisher(queues, loop), 8), ManualPool(2, lambda: None))
+        worker = Worker(app.tasks, app.names, loop, lambda: T0, "host")
+        delivery = FakeDelivery(queues, loop, worker, FakePublisher(queues, loop))
+        worker.start(WorkerBackend(delivery, 8), ManualPool(2, lambda: None))
         member = object.__new__(_Member)
-        source = JobSource("default", app.names.suspect("default") if suspect else app.names.queue("default"), suspect)
-        member._source, member._events, member._held = source, cast(Any, worker), {}
+        source = delivery.sources[2 if suspect else 0]
+        member._source, member._events, member._held, member._idle_looks = source, cast(Any, worker), {}, 0
         each = len(headers) + len(value or b"") + 10
         count = min(max(1, size // each), 2000)
         records = [_share_record(number, value, headers) for number in range(count)]
