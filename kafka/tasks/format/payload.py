@@ -10,20 +10,22 @@ the infinities. Another format is one more pair of functions here and a ``conten
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from kafka.tasks.errors import BadRecord, NotSerialisable
 
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _WORDS = {None: b"null", True: b"true", False: b"false"}
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _decode = json.JSONDecoder().raw_decode
 
 
 def encode_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
     """The payload of a call of task ``name``; :class:`NotSerialisable` names the argument that cannot be carried."""
     try:
-        text = _encode({"args": args, "kwargs": kwargs})
+        data = _to_bytes(_encode({"args": args, "kwargs": kwargs}))
         for value in args:
             if type(value) not in _SCALARS:
                 _refuse_changed_keys(value)
@@ -36,7 +38,7 @@ def encode_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> byt
             "Pass str, int, float, bool, None, lists and dicts with str keys, "
             "for example an object's id or a date's isoformat()"
         ) from None
-    return text.encode("ascii")
+    return data
 
 
 def decode_call(value: bytes | None) -> tuple[list[Any], dict[str, Any]]:
@@ -59,7 +61,8 @@ def encode_value(name: str, value: Any) -> bytes:
     if value is None or kind is bool:
         return _WORDS[value]
     try:
-        text = str(value) if kind is int else _encode(value)  # the encoder takes 3 us to make itself ready
+        # The encoder takes 3 us to make itself ready.
+        data = b"%d" % value if kind is int else _to_bytes(_encode(value))
         if kind not in _SCALARS:
             _refuse_changed_keys(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -67,7 +70,7 @@ def encode_value(name: str, value: Any) -> bytes:
             f"the result of task {name} cannot be stored as JSON: {_reason(error)}. "
             "Return str, numbers, lists and dicts with str keys, or declare the task with store_result=False"
         ) from None
-    return text.encode("ascii")
+    return data
 
 
 def decode_value(value: bytes | None) -> Any:
@@ -90,6 +93,16 @@ def _loads(data: bytes) -> Any:
         return json.loads(data)  # another encoding, blanks, or no JSON: the library says which
 
 
+def _to_bytes(text: str) -> bytes:
+    """JSON text as UTF-8, in which no character takes more than its size; a lone surrogate becomes its JSON escape."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        if _SURROGATE_PAIR.search(text):
+            raise ValueError("a str with a surrogate pair, which JSON joins to one character") from None
+        return text.encode("utf-8", "backslashreplace")
+
+
 def _refuse_changed_keys(value: Any) -> None:
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -108,7 +121,7 @@ def _offending_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
     for label, value in named:
         try:
-            _encode(value)
+            _to_bytes(_encode(value))
             _refuse_changed_keys(value)
         except (TypeError, ValueError, RecursionError):
             return label

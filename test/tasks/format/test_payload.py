@@ -29,6 +29,35 @@ def test_results_arrive_as_they_were(value: Any) -> None:
     assert decode_value(encode_value("f", value)) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("\u00e9", b"\xc3\xa9"),
+        ("\u20ac", b"\xe2\x82\xac"),
+        ("\U0001f600", b"\xf0\x9f\x98\x80"),
+        ('"\n\x7f', b'\\"\\n\x7f'),
+        ("\ud83d-\ude00", b"\\ud83d-\\ude00"),
+        ("\ude00\ud83d", b"\\ude00\\ud83d"),
+    ],
+)
+def test_texts_are_utf8_and_lone_surrogates_escapes(text: str, data: bytes) -> None:
+    assert encode_call("f", (text,), {text: text}) == b'{"args":["%b"],"kwargs":{"%b":"%b"}}' % (data, data, data)
+    assert decode_call(encode_call("f", (text,), {text: text})) == ([text], {text: text})
+    assert encode_value("f", text) == b'"%b"' % data
+    assert decode_value(encode_value("f", text)) == text
+
+
+def test_what_other_writers_escape_is_read() -> None:
+    assert decode_call(b'{"args":["\\u20ac"],"kwargs":{}}') == (["\u20ac"], {})
+
+
+def test_a_surrogate_pair_which_json_would_join_is_refused() -> None:
+    with pytest.raises(NotSerialisable, match="argument 2 .*surrogate pair"):
+        encode_call("f", ("\ud83d", "\ud83d\ude00"), {})
+    with pytest.raises(NotSerialisable, match="surrogate pair"):
+        encode_value("f", ["\ud83d\ude00"])
+
+
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_call_or_a_bad_record(value: bytes) -> None:
     try:
