@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta, timezone
 from typing import Any
 
 from hypothesis import strategies as st
@@ -108,4 +109,33 @@ def state_records(job_id: str, time_ms: int, topic_offsets: int = 1000) -> st.Se
         st.integers(time_ms - 2, time_ms + 2),
         st.booleans(),
         st.integers(0, topic_offsets - 1),
+    )
+
+
+def task_values() -> st.SearchStrategy[Any]:
+    """Nested values that arguments and results may have without an annotation."""
+    offsets = st.integers(-86_399, 86_399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
+    zones = st.none() | st.timezones() | offsets
+    keys = (
+        st.text() | st.integers() | st.none() | st.booleans() | st.binary() | st.dates() | st.uuids()
+        | st.tuples(st.integers(), st.text())
+    )  # fmt: skip
+    leaves = (
+        keys
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.decimals(allow_nan=False)
+        | st.timedeltas()
+        | st.datetimes(timezones=zones)
+        | st.times(timezones=zones)
+    )
+    return st.recursive(
+        leaves | st.sets(keys, max_size=3) | st.frozensets(keys, max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.lists(inner, max_size=4).map(tuple)
+            | st.dictionaries(st.text() | st.just("$type"), inner, max_size=4)
+            | st.dictionaries(keys, inner, max_size=4)
+            | st.fixed_dictionaries({"$type": inner, "value": inner})
+        ),
+        max_leaves=12,
     )

@@ -124,6 +124,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "opentelemetry": ("client.telemetry",),
     "rich": ("cli",),
     "shtab": ("cli.completion",),
+    "msgpack": ("tasks.format.serializers",),
     "prometheus_client": ("tasks.health.metrics",),
     "pytest": ("testing",),
     "typing_extensions": ("wire.message",),  # for type checkers only: it is no dependency

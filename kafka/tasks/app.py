@@ -24,10 +24,10 @@ from kafka.tasks.enqueued_jobs import add_to_current_run
 from kafka.tasks.errors import PayloadTooLarge, UnknownQueue, did_you_mean
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import is_id
-from kafka.tasks.format.payload import encode_call
+from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.format.topics import TopicNames, check_queue
-from kafka.tasks.hooks import ERROR_TASK, ErrorHandler, Handlers, SuccessHandler
+from kafka.tasks.hooks import ERROR_TASK, ErrorHandler, Handlers, SuccessHandler, finished_job
 from kafka.tasks.job import JobHandle
 from kafka.tasks.options import TaskOptions, call_options, check_task_name, task_options
 from kafka.tasks.retry import Retry
@@ -54,6 +54,8 @@ class App:
         self.settings = read_settings(settings)
         self.tasks: dict[str, Task[..., Any]] = {}
         """The declared tasks by name."""
+        self.codec = PayloadCodec()
+        """How calls and results of tasks are written and read that are not declared here."""
         self.handlers = Handlers()
         self._queues: set[str] = {self.settings.default_queue, *self.settings.queues}
         self._lock = threading.RLock()
@@ -159,7 +161,7 @@ class App:
         self.handlers.errors.append(function)
         if ERROR_TASK not in self.tasks:
             queue = self.settings.default_queue
-            self.tasks[ERROR_TASK] = Task(self, self.handlers.run_lost, TaskOptions(name=ERROR_TASK, queue=queue))
+            self.tasks[ERROR_TASK] = Task(self, self._run_error_handlers, TaskOptions(name=ERROR_TASK, queue=queue))
         return function
 
     # -- enqueueing ---------------------------------------------------------------------------------------------------
@@ -202,7 +204,7 @@ class App:
         if task is not None and read.store_result is None:
             is_stored = task.store_result
         target = check_queue(queue or self.settings.default_queue)
-        return self.enqueue(name, target, headers, expires, positional, named, is_stored)
+        return self.enqueue(name, target, headers, expires, positional, named, is_stored, self.codec_of(name))
 
     def batch(self, timeout: Seconds | None = None) -> Batch:
         """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it flushes, and raises the first
@@ -220,7 +222,7 @@ class App:
         """The handle of a job of this app, by its id."""
         if not is_id(job_id):
             raise IllegalArgumentError(f"{job_id!r} is not a job id (32 lower-case hex digits)")
-        return JobHandle(job_id, self.backend(), self.settings.result_ttl)
+        return JobHandle(job_id, self.backend(), self.settings.result_ttl, self.codec)
 
     def connect_to(self, bootstrap_servers: str | None = None, **security: Any) -> None:
         """Use other servers than those of the declaration (a command's ``--bootstrap-server``; None: the same), and
@@ -272,6 +274,11 @@ class App:
             )
         return queue
 
+    def codec_of(self, name: str) -> PayloadCodec:
+        """How calls and results of a task of this name are written and read."""
+        task = self.tasks.get(name)
+        return self.codec if task is None else task.codec
+
     def enqueue(
         self,
         name: str,
@@ -280,10 +287,11 @@ class App:
         expires_s: float | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        is_stored: bool = True,
+        is_stored: bool,
+        codec: PayloadCodec,
     ) -> JobHandle[Any]:
         """Encode a call and pass it to the producer; raises the errors of :meth:`Task.delay`."""
-        value = encode_call(name, args, kwargs)
+        value = codec.encode_call(name, args, kwargs)
         route = self._routes.get(queue) or self._route(queue)
         if len(value) > route.max_payload_bytes:
             raise PayloadTooLarge(
@@ -297,7 +305,7 @@ class App:
         if expires_s is not None:
             own.append(("expires", b"%d" % (backend.clock.now_ms() + int(expires_s * 1000))))
         handle: JobHandle[Any] = JobHandle(
-            job_id, backend, self.settings.result_ttl, backend.send(route.topic, value, own), is_stored
+            job_id, backend, self.settings.result_ttl, codec, backend.send(route.topic, value, own), is_stored
         )
         if self.settings.track_queued:
             backend.send_state(StateRecord(job_id, JobState.QUEUED))
@@ -306,6 +314,20 @@ class App:
             batch.jobs.append(handle)
         add_to_current_run(handle)
         return handle
+
+    def _run_error_handlers(
+        self,
+        job_id: str,
+        name: str,
+        attempt: int,
+        deliveries: int,
+        payload: bytes,
+        content_type: str | None,
+        lost: Mapping[str, Any],
+    ) -> None:
+        """The hidden task (:data:`ERROR_TASK`), with what :class:`LostJobHandlers` has written down."""
+        envelope = Envelope(job_id, name, payload, attempt, content_type=content_type)
+        self.handlers.run_lost(finished_job(envelope, deliveries, self.codec_of(name)), lost)
 
     def _route(self, queue: str) -> QueueRoute:
         route = self.backend().route(queue, queue in self._queues)

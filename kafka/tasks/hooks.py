@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from kafka.tasks.errors import BadRecord, TimeLimit, WorkerLost
 from kafka.tasks.format.envelope import Envelope
-from kafka.tasks.format.payload import decode_call
+from kafka.tasks.format.payload import PayloadCodec
 
 log = logging.getLogger(__name__)
 
@@ -67,10 +67,11 @@ class Handlers:
         if job.name != ERROR_TASK:
             self._call_all(job, None, error)
 
-    def run_lost(self, job: Mapping[str, Any], lost: Mapping[str, Any]) -> None:
-        """What the hidden task does, with what :class:`LostJobHandlers` has written down."""
+    def run_lost(self, job: FinishedJob, lost: Mapping[str, Any]) -> None:
+        """Call the error handlers of a job whose process was killed, or that was given up; ``lost``: the arguments of
+        :class:`WorkerLost`."""
         error: BaseException = TimeLimit(lost["text"]) if lost["cause"] == "time" else WorkerLost(**lost)
-        self._call_all(FinishedJob(**job), lost["signal"], error)
+        self._call_all(job, lost["signal"], error)
 
     def _call_all(self, job: FinishedJob, kill_signal: int | None, error: BaseException) -> None:
         for handler in self.errors:
@@ -84,11 +85,10 @@ def _call(handler: Callable[..., object], *args: Any) -> None:
         log.exception("handler %r failed for job %s; the job's outcome does not change", handler, args[0])
 
 
-def finished_job(envelope: Envelope, deliveries: int, most_bytes: int | None = None) -> FinishedJob:
-    """A job as handlers see it; without its arguments when the payload has more than ``most_bytes``, or is none."""
+def finished_job(envelope: Envelope, deliveries: int, codec: PayloadCodec) -> FinishedJob:
+    """A job as handlers see it; without its arguments when its payload cannot be read."""
     args: Sequence[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
-    if most_bytes is None or len(envelope.value) <= most_bytes:
-        with contextlib.suppress(BadRecord):
-            args, kwargs = decode_call(envelope.value)
+    with contextlib.suppress(BadRecord):
+        args, kwargs = codec.decode_call(envelope.value, envelope.content_type)
     return FinishedJob(envelope.id, envelope.name, envelope.attempt, deliveries, args, kwargs)

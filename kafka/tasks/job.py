@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from kafka.tasks.backends.base import Backend, RecordFuture
 from kafka.tasks.errors import JobFailed, JobRevoked, JobTimeout, JobUnknown, NoResult
 from kafka.tasks.format.job_id import time_of
-from kafka.tasks.format.payload import decode_value
+from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.settings import optional_timeout
 from kafka.tasks.states import READY, JobState
@@ -26,17 +26,25 @@ _LOOK_S = 1.0
 
 
 class JobHandle(Generic[R]):
-    """One enqueued call of a task that returns ``R``. ``is_stored``: its result is kept, as far as is known here."""
+    """One enqueued call of a task that returns ``R``. ``codec``: how its result is read; ``is_stored``: its result is
+    kept, as far as is known here."""
 
-    __slots__ = ("_backend", "_is_stored", "_sent", "_ttl_s", "id")
+    __slots__ = ("_backend", "_codec", "_is_stored", "_sent", "_ttl_s", "id")
 
     def __init__(
-        self, job_id: str, backend: Backend, ttl_s: float, sent: RecordFuture | None = None, is_stored: bool = True
+        self,
+        job_id: str,
+        backend: Backend,
+        ttl_s: float,
+        codec: PayloadCodec,
+        sent: RecordFuture | None = None,
+        is_stored: bool = True,
     ) -> None:
         self.id = job_id
         """32 hex digits; enough to find the job's state from any process."""
         self._backend = backend
         self._ttl_s = ttl_s
+        self._codec = codec
         self._sent = sent
         self._is_stored = is_stored
 
@@ -72,7 +80,7 @@ class JobHandle(Generic[R]):
         if record is None or record.state not in READY:
             raise self._not_ended(record, timeout)
         if record.state is JobState.SUCCESS:
-            value: R = decode_value(record.value)
+            value: R = self._codec.decode_value(record.value)
             return value
         detail = record.detail()
         if record.state is JobState.REVOKED:

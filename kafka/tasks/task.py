@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ov
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.context import Context
 from kafka.tasks.errors import TaskInMain
+from kafka.tasks.format.annotations import TaskTypes
 from kafka.tasks.format.envelope import Envelope, Header
+from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.functions import FunctionName, is_coroutine_function, refusal_of_main
 from kafka.tasks.options import TaskOptions, call_options, check_limits
 from kafka.tasks.retry import Retry
@@ -51,9 +53,11 @@ class JobEnqueuer(Protocol):
         expires_s: float | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        is_stored: bool = True,
+        is_stored: bool,
+        codec: PayloadCodec,
     ) -> JobHandle[Any]:
-        """Encode the call and pass it to the producer. ``is_stored``: for the handle, whether its result is kept."""
+        """Encode the call and pass it to the producer. ``is_stored``: for the handle, whether its result is kept;
+        ``codec``: how the arguments are written and the result is read."""
 
     def close(self, timeout: float | None = None) -> None:
         """Flush and disconnect, within so many seconds."""
@@ -86,6 +90,8 @@ class Task(Generic[P, R]):
         self.store_result = options.store_result is not False
         self._refusal = refusal_of_main(name)
         self._arguments = Arguments(function, name.qualname, bound=options.bind)
+        self.codec = PayloadCodec(TaskTypes(self._arguments.signature, function))
+        """How its calls and results are written and read."""
         self._call: Call[P, R] = Call(self, {})
         functools.update_wrapper(self, function, updated=())
         if inspect.isroutine(function):  # not those of an object, which are not for the task
@@ -173,7 +179,7 @@ class Call(Generic[P, R]):
         task = self._task
         task.check_call(args, kwargs)
         return task.app.enqueue(
-            task.name, self._queue, self._headers, self._expires_s, args, kwargs, self._is_stored
+            task.name, self._queue, self._headers, self._expires_s, args, kwargs, self._is_stored, task.codec
         )
 
 
@@ -190,8 +196,8 @@ class Arguments:
         "_needed",
         "_positional",
         "_qualname",
-        "_signature",
         "_var_keyword",
+        "signature",
     )
 
     def __init__(self, function: Callable[..., Any], qualname: str, bound: bool) -> None:
@@ -215,7 +221,7 @@ class Arguments:
                     f"{qualname} is declared with bind=True but takes no first argument for the context"
                 )
             parameters = parameters[1:]
-        self._signature = signature.replace(parameters=parameters)
+        self.signature = signature.replace(parameters=parameters)
         plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         self._positional = [p.name for p in plain]
         self._index = {p.name: i for i, p in enumerate(plain) if p.kind is p.POSITIONAL_OR_KEYWORD}
@@ -230,7 +236,7 @@ class Arguments:
         """``TypeError`` with the function's name when the arguments do not fit."""
         if not self._fits(len(args), kwargs):
             try:
-                self._signature.bind(*args, **kwargs)
+                self.signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{self._qualname}(): {error}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from datetime import date
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from kafka.tasks import App, Cancel, FinishedJob, Retry, Task, WorkerLost
 from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.errors import BadRecord
+from kafka.tasks.format.payload import encode_call
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.pools.runner import Job, run, run_async
 from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded
@@ -107,12 +109,12 @@ def test_a_handler_that_fails_changes_nothing_and_the_next_one_is_called(
 
 def test_the_error_handlers_task_calls_no_success_handler(recorder: Recorder) -> None:
     task = recorder.app.tasks[ERROR_TASK]
-    job = {"id": "1" * 32, "name": "f", "attempt": 1, "deliveries": 1, "args": [1], "kwargs": {}}
     lost = {"cause": "oom", "text": "gone", "signal": 9, "exit_code": None, "rss_bytes": 7}
-    envelope = a_job(ERROR_TASK, job, lost)
+    envelope = a_job(ERROR_TASK, "1" * 32, "f", 1, 2, encode_call("f", (date(2026, 1, 2),), {}), None, lost)
     assert isinstance(run(Job(JobLease(JobSource("", ""), b"", [], 1), envelope, task)), JobSucceeded)
     ((seen, kill_signal, (kind, error, _)),) = recorder.errors
-    assert (seen.args, kill_signal, kind) == ([1], 9, WorkerLost)
+    assert seen == FinishedJob("1" * 32, "f", 1, 2, [date(2026, 1, 2)], {})
+    assert (kill_signal, kind) == (9, WorkerLost)
     assert (error.cause, error.exit_code, error.rss_bytes) == ("oom", None, 7)
     assert recorder.successes == []
 

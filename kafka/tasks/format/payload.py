@@ -1,132 +1,195 @@
-"""Arguments and results as bytes: JSON, so far.
+"""Arguments and results as bytes: what a record's value holds.
 
-A call is ``{"args": [...], "kwargs": {...}}``, a result any value.
+A call is ``{"args": [...], "kwargs": {...}}``, a result any value; both in one of the formats of
+:mod:`kafka.tasks.format.serializers`, by default JSON with the types of :mod:`kafka.tasks.format.plain_values`. The
+header ``content-type`` says which; a result has the format of its job's call.
 
-JSON carries None, booleans, numbers, texts, lists and dicts with text keys; a tuple arrives as a list. What would be
-changed silently otherwise is refused: keys that are no texts (JSON would make ``{1: 2}`` into ``{"1": 2}``), NaN and
-the infinities. Another format is one more pair of functions here and a ``content-type`` header in the envelope.
+:class:`PayloadCodec` is what a task (or an app, for tasks that it does not know) reads and writes with. A value that
+would not arrive as it was sent is refused where it is written.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
 from kafka.tasks.errors import BadRecord, NotSerialisable
+from kafka.tasks.format.annotations import NotRestored, TaskTypes
+from kafka.tasks.format.plain_values import SCALARS, TYPE, VALUE, PlainForm, is_marked
+from kafka.tasks.format.serializers import JSON, SAFE, PayloadFormat, reader_of
 
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode
-_SCALARS = frozenset({str, int, float, bool, type(None)})
+_POSSIBLE = "numbers, texts, dates, bytes, lists, dicts, sets, dataclasses and the like"
 _WORDS = {None: b"null", True: b"true", False: b"false"}
-_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
-_decode = json.JSONDecoder().raw_decode
 
 
-def encode_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """The payload of a call of task ``name``; :class:`NotSerialisable` names the argument that cannot be carried."""
+class PayloadCodec:
+    """``types``: what the task's annotations say (None: the task is not known here, so that enumerations, dataclasses
+    and models are read as plain values). ``accepted``: names of the formats that are read.
+    """
+
+    __slots__ = ("_accepted", "_types")
+
+    def __init__(self, types: TaskTypes | None = None, accepted: frozenset[str] = SAFE) -> None:
+        self._types = types
+        self._accepted = accepted
+
+    def encode_call(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], serializer: PayloadFormat = JSON
+    ) -> bytes:
+        """The payload of a call of task ``name``; :class:`NotSerialisable` names the argument that does not pass."""
+        form: PlainForm | None = None
+        plain_args: Any = args
+        plain_kwargs = kwargs
+        try:
+            if serializer.takes_objects:
+                plain_args = list(args)
+            elif _has_objects(args, kwargs):
+                form = PlainForm(serializer.has_bytes)
+                plain_args = [form.of(value) for value in args]
+                plain_kwargs = {key: form.of(value) for key, value in kwargs.items()}
+                if TYPE in kwargs and is_marked(kwargs):
+                    raise ValueError(f"{TYPE!r} and {VALUE!r} cannot be the names of all keyword arguments")
+            data = serializer.encode({"args": plain_args, "kwargs": plain_kwargs})
+        except Exception as error:
+            culprit = _offending_argument(args, kwargs, serializer)
+            raise _not_serialisable(culprit, name, serializer, error) from None
+        types = self._types
+        if types is not None and (types.may_restore_arguments or (form is not None and form.by_value)):
+            self._check_call(types, name, args, kwargs, data, serializer)
+        return data
+
+    def decode_call(
+        self, value: bytes | None, content_type: str | None = None
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and keyword arguments in a payload; :class:`BadRecord` when it is none."""
+        serializer = JSON if content_type is None else reader_of(content_type, self._accepted, "bad-payload")
+        args, kwargs = _read_call(serializer, value)
+        types = self._types
+        if types is not None and types.may_restore_arguments and not serializer.takes_objects:
+            try:
+                args, kwargs = types.restore_call(args, kwargs)
+            except NotRestored as error:
+                raise BadRecord("bad-payload", f"{error.label}: {error.reason}") from None
+        return args, kwargs
+
+    def encode_value(self, name: str, value: Any, content_type: str | None = None) -> bytes:
+        """The payload of a result of task ``name`` whose call had this content type; :class:`NotSerialisable` when
+        the format cannot carry it unchanged."""
+        types = self._types
+        is_checked = types is not None and types.may_restore_result
+        if content_type is None and not is_checked:
+            kind = type(value)
+            if value is None or kind is bool:
+                return _WORDS[value]
+            if kind is int:  # the encoder takes 3 us to make itself ready
+                return b"%d" % value
+        serializer = JSON if content_type is None else reader_of(content_type, self._accepted, "bad-result")
+        form: PlainForm | None = None
+        plain = value
+        try:
+            if type(value) not in SCALARS and not serializer.takes_objects:
+                form = PlainForm(serializer.has_bytes)
+                plain = form.of(value)
+            data = serializer.encode(plain)
+        except Exception as error:
+            raise _not_serialisable("the result", name, serializer, error) from None
+        if types is not None and (is_checked or (form is not None and form.by_value)) and not serializer.takes_objects:
+            try:
+                types.check_result(value, serializer.decode(data))
+            except NotRestored as error:
+                raise _not_serialisable("the result", name, serializer, error) from None
+        return data
+
+    def decode_value(self, value: bytes | None, content_type: str | None = None) -> Any:
+        """The value in a result's payload; :class:`BadRecord` when it is none."""
+        serializer = JSON if content_type is None else reader_of(content_type, self._accepted, "bad-result")
+        try:
+            result = serializer.decode(value or b"null")
+        except Exception as error:
+            raise BadRecord("bad-result", f"the result is not {serializer.label}: {_reason(error)}") from None
+        types = self._types
+        if types is not None and types.may_restore_result and not serializer.takes_objects:
+            try:
+                return types.restore_result(result)
+            except NotRestored as error:
+                raise BadRecord("bad-result", f"the result is not what the task's annotation says: {error}") from None
+        return result
+
+    def _check_call(
+        self,
+        types: TaskTypes,
+        name: str,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        data: bytes,
+        serializer: PayloadFormat,
+    ) -> None:
+        """Read what was written, and refuse what a worker would not get as it was."""
+        if serializer.takes_objects:
+            return
+        try:
+            types.check_call(args, kwargs, *_read_call(serializer, data))
+        except NotRestored as error:
+            raise _not_serialisable(error.label, name, serializer, error) from None
+        except BadRecord as error:
+            raise _not_serialisable("the arguments", name, serializer, error) from None
+
+
+_PLAIN = PayloadCodec()
+encode_call = _PLAIN.encode_call
+decode_call = _PLAIN.decode_call
+encode_value = _PLAIN.encode_value
+decode_value = _PLAIN.decode_value
+"""The same without a task's annotations, for dead records and others whose task is not at hand. They refuse pickle."""
+
+
+def _has_objects(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether some argument is more than a scalar, or the keywords look like a marked value."""
+    for value in args:
+        if type(value) not in SCALARS:
+            return True
+    for value in kwargs.values():
+        if type(value) not in SCALARS:
+            return True
+    return TYPE in kwargs
+
+
+def _read_call(serializer: PayloadFormat, value: bytes | None) -> tuple[list[Any], dict[str, Any]]:
     try:
-        data = _to_bytes(_encode({"args": args, "kwargs": kwargs}))
-        for value in args:
-            if type(value) not in _SCALARS:
-                _refuse_changed_keys(value)
-        for value in kwargs.values():
-            if type(value) not in _SCALARS:
-                _refuse_changed_keys(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise NotSerialisable(
-            f"{_offending_argument(args, kwargs)} of task {name} cannot be sent as JSON: {_reason(error)}. "
-            "Pass str, int, float, bool, None, lists and dicts with str keys, "
-            "for example an object's id or a date's isoformat()"
-        ) from None
-    return data
-
-
-def decode_call(value: bytes | None) -> tuple[list[Any], dict[str, Any]]:
-    """The positional and keyword arguments in a payload; :class:`BadRecord` when it is none."""
-    try:
-        body = _loads(value or b"")
+        body = serializer.decode(value or b"")
         args, kwargs = body["args"], body["kwargs"]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except Exception as error:
         raise BadRecord(
-            "bad-payload", f'the payload is not a JSON object with "args" and "kwargs": {error!r}'
+            "bad-payload", f'the payload is not a {serializer.label} object with "args" and "kwargs": {error!r}'
         ) from None
     if type(args) is not list or type(kwargs) is not dict:
         raise BadRecord("bad-payload", 'the payload\'s "args" must be a list and its "kwargs" an object')
+    for key in kwargs:
+        if type(key) is not str:
+            raise BadRecord("bad-payload", 'the names in the payload\'s "kwargs" must be texts')
     return args, kwargs
 
 
-def encode_value(name: str, value: Any) -> bytes:
-    """The payload of a result; :class:`NotSerialisable` when JSON cannot carry it unchanged."""
-    kind = type(value)
-    if value is None or kind is bool:
-        return _WORDS[value]
-    try:
-        # The encoder takes 3 us to make itself ready.
-        data = b"%d" % value if kind is int else _to_bytes(_encode(value))
-        if kind not in _SCALARS:
-            _refuse_changed_keys(value)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise NotSerialisable(
-            f"the result of task {name} cannot be stored as JSON: {_reason(error)}. "
-            "Return str, numbers, lists and dicts with str keys, or declare the task with store_result=False"
-        ) from None
-    return data
-
-
-def decode_value(value: bytes | None) -> Any:
-    """The value in a result's payload; :class:`BadRecord` when it is no JSON."""
-    try:
-        return _loads(value or b"null")
-    except (ValueError, RecursionError) as error:
-        raise BadRecord("bad-result", f"the result is not JSON: {error}") from None
-
-
-def _loads(data: bytes) -> Any:
-    """``json.loads`` without its 3 us of preparation, for what nearly all payloads are: UTF-8, no blanks around."""
-    try:
-        text = str(data, "utf-8")
-        value, end = _decode(text)
-        if end != len(text):
-            raise ValueError
-        return value
-    except ValueError:
-        return json.loads(data)  # another encoding, blanks, or no JSON: the library says which
-
-
-def _to_bytes(text: str) -> bytes:
-    """JSON text as UTF-8, in which no character takes more than its size; a lone surrogate becomes its JSON escape."""
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        if _SURROGATE_PAIR.search(text):
-            raise ValueError("a str with a surrogate pair, which JSON joins to one character") from None
-        return text.encode("utf-8", "backslashreplace")
-
-
-def _refuse_changed_keys(value: Any) -> None:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"the dict key {key!r} is not a str")
-            if type(inner) not in _SCALARS:
-                _refuse_changed_keys(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            if type(inner) not in _SCALARS:
-                _refuse_changed_keys(inner)
-
-
-def _offending_argument(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _offending_argument(args: tuple[Any, ...], kwargs: dict[str, Any], serializer: PayloadFormat) -> str:
     named = [(f"argument {i}", value) for i, value in enumerate(args, 1)]
     named += [(f"argument {name!r}", value) for name, value in kwargs.items()]
     for label, value in named:
         try:
-            _to_bytes(_encode(value))
-            _refuse_changed_keys(value)
-        except (TypeError, ValueError, RecursionError):
+            serializer.encode(value if serializer.takes_objects else PlainForm(serializer.has_bytes).of(value))
+        except Exception:
             return label
-    return "the arguments"
+    return "an argument"
+
+
+def _not_serialisable(what: str, name: str, serializer: PayloadFormat, error: Exception) -> NotSerialisable:
+    is_result = what == "the result"
+    verb = "stored" if is_result else "sent"
+    text = f"{what} of task {name} cannot be {verb} as {serializer.label}: {_reason(error)}"
+    if isinstance(error, NotRestored):  # which says what to do
+        return NotSerialisable(text)
+    if is_result:
+        return NotSerialisable(f"{text}. Return {_POSSIBLE}, or declare the task with store_result=False")
+    return NotSerialisable(f"{text}. Pass {_POSSIBLE}, for example an object's id")
 
 
 def _reason(error: Exception) -> str:
-    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error) or type(error).__name__

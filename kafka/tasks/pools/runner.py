@@ -21,7 +21,6 @@ from kafka.tasks.delivery.base import JobLease
 from kafka.tasks.enqueued_jobs import EnqueuedJobs
 from kafka.tasks.errors import BadRecord, Cancel, NotSerialisable, PayloadTooLarge, RetryAt, Snooze
 from kafka.tasks.format.envelope import Envelope
-from kafka.tasks.format.payload import decode_call, encode_value
 from kafka.tasks.hooks import finished_job
 from kafka.tasks.pools import task_forks
 from kafka.tasks.rules.outcome import (
@@ -309,7 +308,7 @@ def bind_call(job: Job) -> Callable[[], Any]:
     """The call of the task's function with the job's arguments."""
     envelope, task = job.envelope, job.task
     try:
-        args, kwargs = decode_call(envelope.value)
+        args, kwargs = task.codec.decode_call(envelope.value)
     except BadRecord as error:
         raise _PayloadError(ErrorInfo("BadRecord", error.text), error) from None
     if task.bind:
@@ -328,7 +327,7 @@ def outcome_of_value(job: Job, value: Any) -> Outcome:
     if not stored:
         return JobSucceeded(b"")
     try:
-        encoded = encode_value(envelope.name, value)
+        encoded = job.task.codec.encode_value(envelope.name, value)
     except NotSerialisable as error:
         raise _PayloadError(ErrorInfo("NotSerialisable", str(error.args[0])), error) from None
     most = job.task.app.settings.max_payload_bytes
@@ -364,9 +363,9 @@ def call_handlers(job: Job, outcome: Outcome, error: BaseException | None) -> No
     handlers = job.task.app.handlers
     if isinstance(outcome, JobSucceeded):
         if handlers.successes:
-            handlers.succeeded(finished_job(job.envelope, job.lease.deliveries))
+            handlers.succeeded(finished_job(job.envelope, job.lease.deliveries, job.task.codec))
     elif handlers.errors and isinstance(outcome, AttemptFailed) and error is not None:
-        handlers.failed(finished_job(job.envelope, job.lease.deliveries), error)
+        handlers.failed(finished_job(job.envelope, job.lease.deliveries, job.task.codec), error)
 
 
 def _run_coroutine(coroutine: CoroutineType[Any, Any, Any], window: SignalWindow) -> Any:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.payload import encode_call
-from kafka.tasks.hooks import ERROR_TASK, finished_job
+from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, Outcome
 from kafka.tasks.task import Task
@@ -56,9 +55,11 @@ class LostJobHandlers:
             lost = {"cause": "time", "text": outcome.error_info.text, "signal": outcome.kill_signal}
         else:
             return
-        seen = finished_job(job.envelope, job.lease.deliveries, MOST_ARGUMENTS)
-        value = encode_call(ERROR_TASK, (asdict(seen), lost), {})
-        envelope = Envelope(seen.id, ERROR_TASK, value, store_result=False)
+        ended = job.envelope
+        payload = ended.value if len(ended.value) <= MOST_ARGUMENTS else b""  # read where the handlers run
+        seen = (ended.id, ended.name, ended.attempt, job.lease.deliveries, payload, ended.content_type)
+        value = encode_call(ERROR_TASK, (*seen, lost), {})
+        envelope = Envelope(ended.id, ERROR_TASK, value, store_result=False)
         lease = JobLease(JobSource("", ""), value, [], 1)
         self._waiting.append(Job(lease, envelope, self._task, None, HANDLER_S))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka.tasks import App, FinishedJob, WorkerLost, hooks
+from kafka.tasks import App, FinishedJob, WorkerLost
 from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import JobSource, OutgoingRecord, RecordKind
 from kafka.tasks.errors import PoolFailed, TimeLimit
@@ -453,9 +453,7 @@ def test_the_arguments_of_a_large_payload_are_not_sent_around_again(bench: Bench
     bench.queues.append(OutgoingRecord(RecordKind.JOB, QUEUE, envelope.value, None, envelope.headers()))
     process = Process(bench)
     bench.settle()
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(hooks, "decode_call", None)  # nor are they read, on the worker's loop
-        process.end(outcome=CRASH)
+    process.end(outcome=CRASH)
     handling = the_handlers_job(process)
     assert len(handling.envelope.value) < 1000
     process.end(handling, run(handling))
