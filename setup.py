@@ -23,6 +23,7 @@ EXTRAS = {
     "fast": ["crc32c>=2.7"],
     "re2": ["google-re2>=1.1"],
     "metrics": ["prometheus-client>=0.20"],
+    "msgpack": ["msgpack>=1.0"],
     "pydantic": ["pydantic>=2"],
     "telemetry": ["opentelemetry-proto>=1.27"],
     "test": ["hypothesis>=6.100", "pytest>=8", "pytest-timeout>=2.3", "pytest-xdist>=3.6"],

@@ -132,7 +132,7 @@ def test_an_install_brings_six_and_crcmod_and_nothing_else(metadata: email.messa
     requirements = metadata.get_all("Requires-Dist") or []
     hard = {re.split(r"[^\w-]", line)[0] for line in requirements if "extra ==" not in line}
     assert hard == {"six", "crcmod"}
-    extras = {"compression", "cli", "docs", "fast", "metrics", "pydantic", "re2", "telemetry", "test"}
+    extras = {"compression", "cli", "docs", "fast", "metrics", "msgpack", "pydantic", "re2", "telemetry", "test"}
     assert set(metadata.get_all("Provides-Extra") or []) == extras
 
 

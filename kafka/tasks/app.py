@@ -26,6 +26,7 @@ from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import is_id
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.records import StateRecord
+from kafka.tasks.format.serializers import PayloadFormat
 from kafka.tasks.format.topics import TopicNames, check_queue
 from kafka.tasks.hooks import ERROR_TASK, ErrorHandler, Handlers, SuccessHandler, finished_job
 from kafka.tasks.job import JobHandle
@@ -54,7 +55,7 @@ class App:
         self.settings = read_settings(settings)
         self.tasks: dict[str, Task[..., Any]] = {}
         """The declared tasks by name."""
-        self.codec = PayloadCodec()
+        self.codec = PayloadCodec(None, frozenset(self.settings.accept_content))
         """How calls and results of tasks are written and read that are not declared here."""
         self.handlers = Handlers()
         self._queues: set[str] = {self.settings.default_queue, *self.settings.queues}
@@ -92,6 +93,7 @@ class App:
         soft_timeout: Seconds | None = None,
         expires: Seconds | None = None,
         store_result: bool | None = None,
+        serializer: str | None = None,
     ) -> Callable[[Callable[Concatenate[Context, P], R]], Task[P, R]]: ...
 
     @overload
@@ -106,6 +108,7 @@ class App:
         soft_timeout: Seconds | None = None,
         expires: Seconds | None = None,
         store_result: bool | None = None,
+        serializer: str | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Any, **options: Any) -> Any:
@@ -115,7 +118,8 @@ class App:
         error ends the job. ``timeout``, ``soft_timeout``: seconds of running; at the soft one :class:`SoftTimeLimit` is
         raised inside the task, at the hard one the job ends. ``expires``: seconds from the enqueue, after which it does
         not start any more. ``bind``: the function gets a :class:`Context` first. ``store_result=False``: no record of
-        a success. Raises :class:`kafka.errors.IllegalArgumentError`.
+        a success. ``serializer``: ``"json"``, ``"msgpack"`` or ``"pickle"``, of arguments and results. Raises
+        :class:`kafka.errors.IllegalArgumentError`.
         """
         if function and (options or len(function) > 1 or not callable(function[0])):
             raise IllegalArgumentError("use @app.task, or @app.task(option=...) with named options only")
@@ -127,6 +131,7 @@ class App:
             retry=read.retry or settings.retry,
             timeout=read.timeout or settings.timeout,
             soft_timeout=read.soft_timeout or settings.soft_timeout,
+            serializer=read.serializer or settings.serializer,
             store_result=settings.store_result if read.store_result is None else read.store_result,
         )
 
@@ -192,6 +197,9 @@ class App:
             task.check_call(positional, named)
             queue = queue or task.queue
             expires = expires if expires is not None else task.options.expires
+        codec = self.codec_of(name)
+        format_name = read.serializer or (self.settings.serializer if task is None else task.serializer.name)
+        serializer = codec.writer(format_name)
         headers = Envelope(
             "",
             name,
@@ -199,12 +207,13 @@ class App:
             timeout=read.timeout,
             soft_timeout=read.soft_timeout,
             store_result=read.store_result,
+            content_type=serializer.media_type,
         ).headers()[1:]
         is_stored = read.store_result is not False
         if task is not None and read.store_result is None:
             is_stored = task.store_result
         target = check_queue(queue or self.settings.default_queue)
-        return self.enqueue(name, target, headers, expires, positional, named, is_stored, self.codec_of(name))
+        return self.enqueue(name, target, headers, expires, positional, named, is_stored, codec, serializer)
 
     def batch(self, timeout: Seconds | None = None) -> Batch:
         """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it flushes, and raises the first
@@ -289,9 +298,10 @@ class App:
         kwargs: dict[str, Any],
         is_stored: bool,
         codec: PayloadCodec,
+        serializer: PayloadFormat,
     ) -> JobHandle[Any]:
         """Encode a call and pass it to the producer; raises the errors of :meth:`Task.delay`."""
-        value = codec.encode_call(name, args, kwargs)
+        value = codec.encode_call(name, args, kwargs, serializer)
         route = self._routes.get(queue) or self._route(queue)
         if len(value) > route.max_payload_bytes:
             raise PayloadTooLarge(

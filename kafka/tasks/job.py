@@ -80,7 +80,7 @@ class JobHandle(Generic[R]):
         if record is None or record.state not in READY:
             raise self._not_ended(record, timeout)
         if record.state is JobState.SUCCESS:
-            value: R = self._codec.decode_value(record.value)
+            value: R = self._codec.decode_value(record.value, record.content_type)
             return value
         detail = record.detail()
         if record.state is JobState.REVOKED:

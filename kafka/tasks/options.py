@@ -13,6 +13,7 @@ from typing import Any
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import did_you_mean
+from kafka.tasks.format.serializers import check_serializer
 from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import flag, optional, retry_policy, seconds
@@ -46,6 +47,7 @@ class TaskOptions:
     expires: float | None = None
     bind: bool = False
     store_result: bool | None = None
+    serializer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class CallOptions:
     soft_timeout: float | None = None
     expires: float | None = None
     store_result: bool | None = None
+    serializer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ _CALL: dict[str, Callable[[str, Any], Any]] = {
     "soft_timeout": optional(seconds),
     "expires": optional(seconds),
     "store_result": optional(flag),
+    "serializer": optional(check_serializer),
 }
 _TASK: dict[str, Callable[[str, Any], Any]] = {
     **_CALL,

@@ -15,6 +15,7 @@ from typing import Any
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks.errors import did_you_mean
+from kafka.tasks.format.serializers import SAFE, SERIALIZERS, check_serializer
 from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
 
@@ -97,6 +98,16 @@ def _queue(name: str, value: Any) -> str:
     return check_queue(value)
 
 
+def _accept_content(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise IllegalArgumentError(f"{name} must be a list of formats such as ['json', 'pickle'], not {value!r}")
+    names = tuple(value)
+    for each in names:
+        if not isinstance(each, str) or each not in SERIALIZERS:
+            raise IllegalArgumentError(f"{name} may have {', '.join(map(repr, SERIALIZERS))}, not {each!r}")
+    return names
+
+
 def _compression(name: str, value: Any) -> str | None:
     if value not in (None, "gzip"):
         raise IllegalArgumentError(f"{name} must be None or 'gzip' in this release, not {value!r}")
@@ -148,6 +159,10 @@ SETTINGS: dict[str, QueueSetting] = {
     "batch_bytes": QueueSetting(
         16_384, _integer(1024, 1_000_000), "bytes", "of the batches of jobs; small ones share well"
     ),
+    "serializer": QueueSetting("json", check_serializer, "", "of arguments and results: json, msgpack or pickle"),
+    "accept_content": QueueSetting(
+        tuple(sorted(SAFE)), _accept_content, "", "formats that are read; reading pickle may run any code"
+    ),
     "compression": QueueSetting(None, _compression, "", "of jobs and results"),
     "connect_timeout": QueueSetting(5.0, seconds, "s", "how long each server may take to answer at all, at first"),
     "request_timeout": QueueSetting(40.0, seconds, "s", "how long a broker may take to answer"),
@@ -191,6 +206,8 @@ class Settings:
     kill_grace: float
     linger: float
     batch_bytes: int
+    serializer: str
+    accept_content: tuple[str, ...]
     compression: str | None
     connect_timeout: float
     request_timeout: float
@@ -215,6 +232,11 @@ def read_settings(given: dict[str, Any]) -> Settings:
     if values["timeout"] and values["soft_timeout"] and values["soft_timeout"] >= values["timeout"]:
         raise KafkaConfigurationError(
             f"soft_timeout ({values['soft_timeout']:g} s) must be below timeout ({values['timeout']:g} s)"
+        )
+    if values["serializer"] not in values["accept_content"]:
+        raise KafkaConfigurationError(
+            f"serializer={values['serializer']!r} needs accept_content=[...] with {values['serializer']!r} in it, here "
+            "and in the app that the workers load"
         )
     values["bootstrap_servers"] = _with_absolute_directory(values["bootstrap_servers"])
     return Settings(client=client, **values)

@@ -20,6 +20,7 @@ from kafka.tasks.errors import TaskInMain
 from kafka.tasks.format.annotations import TaskTypes
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.payload import PayloadCodec
+from kafka.tasks.format.serializers import PayloadFormat
 from kafka.tasks.functions import FunctionName, is_coroutine_function, refusal_of_main
 from kafka.tasks.options import TaskOptions, call_options, check_limits
 from kafka.tasks.retry import Retry
@@ -55,6 +56,7 @@ class JobEnqueuer(Protocol):
         kwargs: dict[str, Any],
         is_stored: bool,
         codec: PayloadCodec,
+        serializer: PayloadFormat,
     ) -> JobHandle[Any]:
         """Encode the call and pass it to the producer. ``is_stored``: for the handle, whether its result is kept;
         ``codec``: how the arguments are written and the result is read."""
@@ -90,8 +92,10 @@ class Task(Generic[P, R]):
         self.store_result = options.store_result is not False
         self._refusal = refusal_of_main(name)
         self._arguments = Arguments(function, name.qualname, bound=options.bind)
-        self.codec = PayloadCodec(TaskTypes(self._arguments.signature, function))
+        types = TaskTypes(self._arguments.signature, function)
+        self.codec = PayloadCodec(types, frozenset(app.settings.accept_content))
         """How its calls and results are written and read."""
+        self.serializer = self.codec.writer(options.serializer or app.settings.serializer)
         self._call: Call[P, R] = Call(self, {})
         functools.update_wrapper(self, function, updated=())
         if inspect.isroutine(function):  # not those of an object, which are not for the task
@@ -122,7 +126,8 @@ class Task(Generic[P, R]):
         return self._call.delay(*args, **kwargs)
 
     def using(self, **options: Any) -> Call[P, R]:
-        """The same task with other options for this call: ``queue timeout soft_timeout expires store_result``."""
+        """The same task with other options for this call: ``queue timeout soft_timeout expires store_result
+        serializer``."""
         return Call(self, options)
 
     @property
@@ -147,7 +152,7 @@ class Task(Generic[P, R]):
 class Call(Generic[P, R]):
     """A task with the options of one call."""
 
-    __slots__ = ("_expires_s", "_headers", "_is_stored", "_queue", "_task")
+    __slots__ = ("_expires_s", "_headers", "_is_stored", "_queue", "_serializer", "_task")
 
     def __init__(self, task: Task[P, R], given: dict[str, Any]) -> None:
         options = call_options(given)
@@ -157,6 +162,7 @@ class Call(Generic[P, R]):
         self._queue = task.app.check_queue(options.queue) if options.queue else task.queue
         self._expires_s = options.expires if options.expires is not None else own.expires
         self._is_stored = task.store_result if options.store_result is None else options.store_result
+        self._serializer = task.codec.writer(options.serializer) if options.serializer else task.serializer
         self._headers = Envelope(
             _NO_ID,
             task.name,
@@ -164,6 +170,7 @@ class Call(Generic[P, R]):
             timeout=options.timeout,
             soft_timeout=options.soft_timeout,
             store_result=options.store_result,
+            content_type=self._serializer.media_type,
         ).headers()[1:]
 
     @overload
@@ -179,7 +186,15 @@ class Call(Generic[P, R]):
         task = self._task
         task.check_call(args, kwargs)
         return task.app.enqueue(
-            task.name, self._queue, self._headers, self._expires_s, args, kwargs, self._is_stored, task.codec
+            task.name,
+            self._queue,
+            self._headers,
+            self._expires_s,
+            args,
+            kwargs,
+            self._is_stored,
+            task.codec,
+            self._serializer,
         )
 
 

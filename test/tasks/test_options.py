@@ -35,6 +35,7 @@ def test_an_unknown_option_names_the_nearest_one() -> None:
         {"soft_timeout": 5, "timeout": 5},
         {"queue": "no queue"},
         {"store_result": 0},
+        {"serializer": "yaml"},
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_everywhere(given: dict[str, Any]) -> None:

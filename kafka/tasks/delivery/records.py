@@ -49,14 +49,23 @@ class StateRecords:
             records.append(self._moved(decision, outcome, envelope, lease, now_ms))
         if decision.state is not None:
             value = _value(outcome, self._host, now_ms)
-            records.append(self.state(envelope, decision.state, lease.deliveries, value, now_ms))
+            content_type = envelope.content_type if value and isinstance(outcome, JobSucceeded) else None
+            records.append(self.state(envelope, decision.state, lease.deliveries, value, now_ms, content_type))
         return records
 
-    def state(self, envelope: Envelope, state: JobState, delivery: int, value: bytes, now_ms: int) -> OutgoingRecord:
-        """A state record of a job."""
+    def state(
+        self,
+        envelope: Envelope,
+        state: JobState,
+        delivery: int,
+        value: bytes,
+        now_ms: int,
+        content_type: str | None = None,
+    ) -> OutgoingRecord:
+        """A state record of a job; ``content_type`` of a result that is not JSON."""
         job_id = envelope.id
         topic = self._names.late if is_late(job_id, now_ms) else self._names.results
-        headers = state_headers(state, envelope.attempt, delivery)
+        headers = state_headers(state, envelope.attempt, delivery, content_type)
         return OutgoingRecord(RecordKind.STATE, topic, value, job_id.encode(), headers, envelope.results_partition)
 
     def no_job(self, lease: JobLease, outcome: InvalidRecord, now_ms: int) -> OutgoingRecord:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import BadRecord, NotSerialisable
 from kafka.tasks.format.annotations import NotRestored, TaskTypes
 from kafka.tasks.format.plain_values import SCALARS, TYPE, VALUE, PlainForm, is_marked
-from kafka.tasks.format.serializers import JSON, SAFE, PayloadFormat, reader_of
+from kafka.tasks.format.serializers import JSON, SAFE, SERIALIZERS, PayloadFormat, reader_of
 
 _POSSIBLE = "numbers, texts, dates, bytes, lists, dicts, sets, dataclasses and the like"
 _WORDS = {None: b"null", True: b"true", False: b"false"}
@@ -31,6 +32,15 @@ class PayloadCodec:
     def __init__(self, types: TaskTypes | None = None, accepted: frozenset[str] = SAFE) -> None:
         self._types = types
         self._accepted = accepted
+
+    def writer(self, serializer: str) -> PayloadFormat:
+        """The format of that name; :class:`IllegalArgumentError` when results in it could not be read here."""
+        if serializer not in self._accepted:
+            raise IllegalArgumentError(
+                f"serializer={serializer!r} needs App(accept_content=[...]) with {serializer!r} in it, here and in the "
+                "app that the workers load"
+            )
+        return SERIALIZERS[serializer]
 
     def encode_call(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], serializer: PayloadFormat = JSON
@@ -103,11 +113,11 @@ class PayloadCodec:
         """The value in a result's payload; :class:`BadRecord` when it is none."""
         serializer = JSON if content_type is None else reader_of(content_type, self._accepted, "bad-result")
         try:
-            result = serializer.decode(value or b"null")
+            result = serializer.decode(value) if value else None
         except Exception as error:
             raise BadRecord("bad-result", f"the result is not {serializer.label}: {_reason(error)}") from None
         types = self._types
-        if types is not None and types.may_restore_result and not serializer.takes_objects:
+        if value and types is not None and types.may_restore_result and not serializer.takes_objects:
             try:
                 return types.restore_result(result)
             except NotRestored as error:

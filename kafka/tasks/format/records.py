@@ -6,6 +6,7 @@ A state record, keyed by the job id, in the partition that the id names::
     headers   state      QUEUED, STARTED, RETRY, REVOKED, FAILURE or SUCCESS
               attempt    of the run that wrote it, from 1
               delivery   of that run's lease, from 1
+              content-type   SUCCESS: media type of the value, that of the job's call; left out for JSON
     value     SUCCESS: the result's payload · FAILURE, RETRY: {"type", "text", "traceback", "host", "time"}
               REVOKED: {"reason"} · QUEUED, STARTED: {"host"} or nothing
     time      LogAppendTime: the broker's, whatever the writer's clock says
@@ -43,7 +44,7 @@ MOST_DIGITS = 18
 """Of the numbers in a state record's headers: they fit 64 bits."""
 
 MOST_HEADERS = 16
-"""Of a state record, which has three; whatever has more is none, and its headers are not looked at."""
+"""Of a state record, which has four at most; whatever has more is none, and its headers are not looked at."""
 
 MOST_SHORTENED = 200
 """Characters of a text in a state record whose topic does not take it whole."""
@@ -64,6 +65,7 @@ class StateRecord(NamedTuple):
     time_ms: int = 0
     in_late: bool = False
     offset: int = 0
+    content_type: str | None = None
 
     def detail(self) -> dict[str, Any]:
         """The fields of a FAILURE, RETRY or REVOKED record; empty for others, and for what is no JSON object."""
@@ -99,13 +101,19 @@ def is_late(job_id: str, now_ms: int) -> bool:
 
 def encode(record: StateRecord) -> tuple[bytes, bytes, list[Header]]:
     """Key, value and headers of a state record. The headers are shared between records: not to be changed."""
-    return record.id.encode(), record.value, state_headers(record.state, record.attempt, record.delivery)
+    headers = state_headers(record.state, record.attempt, record.delivery, record.content_type)
+    return record.id.encode(), record.value, headers
 
 
 @lru_cache(maxsize=1024)
-def state_headers(state: JobState, attempt: int, delivery: int) -> list[Header]:
+def state_headers(
+    state: JobState, attempt: int, delivery: int, content_type: str | None = None
+) -> list[Header]:
     """The headers of a state record; one list for all records that have the same."""
-    return [("state", state.name.encode()), ("attempt", b"%d" % attempt), ("delivery", b"%d" % delivery)]
+    headers: list[Header] = [
+        ("state", state.name.encode()), ("attempt", b"%d" % attempt), ("delivery", b"%d" % delivery)
+    ]  # fmt: skip
+    return headers if content_type is None else [*headers, ("content-type", content_type.encode())]
 
 
 def decode(
@@ -125,7 +133,9 @@ def decode(
         return None
     try:
         attempt_digits, delivery_digits = by_name.get("attempt") or b"", by_name.get("delivery") or b""
-        if len(raw) > MOST_SHORTENED or len(attempt_digits) > MOST_DIGITS or len(delivery_digits) > MOST_DIGITS:
+        content_type = by_name.get("content-type")
+        is_long = len(raw) > MOST_SHORTENED or len(content_type or b"") > MOST_SHORTENED
+        if is_long or len(attempt_digits) > MOST_DIGITS or len(delivery_digits) > MOST_DIGITS:
             raise ValueError("a header is too long")  # the cache keeps what it is asked
         parsed = _parse_headers(raw, attempt_digits, delivery_digits)
         if parsed is None:
@@ -136,7 +146,8 @@ def decode(
         raise BadRecord("bad-state", f"malformed state record: {str(error)[:MOST_SHORTENED]}") from None
     if not is_id(job_id):
         raise BadRecord("bad-state", f"the key of a state record is not a job id: {truncated_repr(key)}")
-    return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms, in_late, offset)
+    media_type = None if content_type is None else content_type.decode("utf-8", "replace")
+    return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms, in_late, offset, media_type)
 
 
 @lru_cache(maxsize=1024)

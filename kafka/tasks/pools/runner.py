@@ -308,7 +308,7 @@ def bind_call(job: Job) -> Callable[[], Any]:
     """The call of the task's function with the job's arguments."""
     envelope, task = job.envelope, job.task
     try:
-        args, kwargs = task.codec.decode_call(envelope.value)
+        args, kwargs = task.codec.decode_call(envelope.value, envelope.content_type)
     except BadRecord as error:
         raise _PayloadError(ErrorInfo("BadRecord", error.text), error) from None
     if task.bind:
@@ -327,7 +327,7 @@ def outcome_of_value(job: Job, value: Any) -> Outcome:
     if not stored:
         return JobSucceeded(b"")
     try:
-        encoded = job.task.codec.encode_value(envelope.name, value)
+        encoded = job.task.codec.encode_value(envelope.name, value, envelope.content_type)
     except NotSerialisable as error:
         raise _PayloadError(ErrorInfo("NotSerialisable", str(error.args[0])), error) from None
     most = job.task.app.settings.max_payload_bytes

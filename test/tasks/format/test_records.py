@@ -48,7 +48,13 @@ def test_records_of_other_kinds_are_passed_over() -> None:
 
 @pytest.mark.parametrize(
     ("key", "headers"),
-    [(b"42", []), (None, []), (b"\xff" * 32, []), (ID.encode(), [("attempt", b"x")])],
+    [
+        (b"42", []),
+        (None, []),
+        (b"\xff" * 32, []),
+        (ID.encode(), [("attempt", b"x")]),
+        (ID.encode(), [("content-type", b"x" * 201)]),
+    ],
 )
 def test_a_damaged_state_is_a_bad_record(key: bytes | None, headers: list[tuple[str, bytes | None]]) -> None:
     with pytest.raises(BadRecord):
@@ -84,7 +90,7 @@ def test_a_job_that_ends_after_a_minute_belongs_to_the_late_topic() -> None:
 
 def test_headers_that_are_missing_say_the_first_run() -> None:
     assert decode(ID.encode(), None, [("state", b"SUCCESS")]) == StateRecord(ID, S.SUCCESS, 1, 1, b"", 0, False, 0)
-    assert StateRecord(ID, S.SUCCESS) == (ID, S.SUCCESS, 1, 1, b"", 0, False, 0)
+    assert StateRecord(ID, S.SUCCESS) == (ID, S.SUCCESS, 1, 1, b"", 0, False, 0, None)
     assert StateRecord(ID, S.FAILURE).detail() == {}
     assert StateRecord(ID, S.FAILURE, value=b"[1]").detail() == {}
 
