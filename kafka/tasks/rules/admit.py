@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kafka.tasks.format.envelope import UNDERSTOOD, Envelope
+from kafka.tasks.format.serializers import unreadable
 from kafka.tasks.rules.decide import JobHistory, JobPolicy
 from kafka.tasks.rules.outcome import (
     ErrorInfo,
@@ -20,6 +22,16 @@ def crashes_of(recorded: int, deliveries: int, suspect: bool, excused: int = 0) 
     for those that are ``excused``.
     """
     return recorded + deliveries - 1 - excused if suspect else recorded
+
+
+def unmet_needs(envelope: Envelope, accepted: frozenset[str]) -> str | None:
+    """Why a job cannot run in a worker of this release that reads the formats ``accepted``, though another may run it;
+    None: nothing is missing."""
+    if envelope.needs:
+        missing = [need for need in envelope.needs if need not in UNDERSTOOD]
+        if missing:
+            return f"this release does not understand {', '.join(missing)}, which the job needs"
+    return unreadable(envelope.content_type, accepted)
 
 
 def admit(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.rules.admit import admit, crashes_of
+from kafka.tasks.format.envelope import Envelope
+from kafka.tasks.rules.admit import admit, crashes_of, unmet_needs
 from kafka.tasks.rules.decide import JobHistory, JobPolicy
 from kafka.tasks.rules.outcome import (
     ErrorInfo,
@@ -131,3 +134,25 @@ def test_what_runs_may_run_and_only_a_first_delivery_is_held(history: JobHistory
         assert not suspect
     elif isinstance(found, UnknownTask):
         assert not can_run
+
+
+@pytest.mark.parametrize(
+    ("fields", "accepted", "reason"),
+    [
+        ({}, set(), None),
+        ({"content_type": "application/json"}, {"json"}, None),
+        ({"content_type": "application/x-python-serialize"}, {"json", "pickle"}, None),
+        (
+            {"content_type": "application/x-python-serialize"},
+            {"json", "msgpack"},
+            "the content type application/x-python-serialize (pickle) is not in accept_content",
+        ),
+        ({"content_type": "application/xml"}, {"json"}, "unknown content type 'application/xml'"),
+        ({"needs": ("telepathy", "x")}, {"json"}, "this release does not understand telepathy, x, which the job needs"),
+    ],
+)
+def test_what_a_job_needs_and_a_worker_lacks_is_said(
+    fields: dict[str, Any], accepted: set[str], reason: str | None
+) -> None:
+    envelope = Envelope("1" * 32, "f", b"", **fields)
+    assert unmet_needs(envelope, frozenset(accepted)) == reason
