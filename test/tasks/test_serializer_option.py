@@ -4,6 +4,7 @@ option ``serializer`` of app, task and call."""
 from __future__ import annotations
 
 import enum
+import random
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks import App, BadRecord, JobHandle, NotSerialisable
-from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.delivery.base import Ending, JobLease, JobSource
 from kafka.tasks.delivery.records import StateRecords
 from kafka.tasks.format.envelope import decode
 from kafka.tasks.format.serializers import SERIALIZERS
+from kafka.tasks.options import WorkerOptions
 from kafka.tasks.pools.runner import Job, run
 from kafka.tasks.rules.decide import JobHistory, JobPolicy, decide
 from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded, Outcome
+from kafka.tasks.worker.admission import AdmissionPolicy
 from test.tasks.fakes import FakeBackend
 
 MSGPACK = SERIALIZERS["msgpack"]
@@ -208,3 +211,22 @@ def test_what_is_accepted_is_a_list_of_formats(value: Any) -> None:
 
 def test_pickle_is_not_accepted_by_default() -> None:
     assert new_app().settings.accept_content == ("json", "msgpack")
+
+
+@quiet_pickle
+@pytest.mark.parametrize("accepted", [["json", "pickle"], ["json"]])
+def test_a_worker_leaves_a_job_in_a_format_that_it_does_not_accept_to_others(accepted: list[str]) -> None:
+    elsewhere, app = new_app(accept_content=ALL, serializer="pickle"), new_app(accept_content=accepted)
+    elsewhere.tasks["same"].delay(ORDER)
+    (record,) = backend_of(elsewhere).queues.topics["shop.default"]
+    lease = JobLease(JobSource("default", "shop.default"), record.value, record.headers, 1)
+    policy = AdmissionPolicy(app.tasks, StateRecords(app.names, "host"), 8, WorkerOptions(), random.Random(1))
+    admitted = policy.admit(lease, decode(record.value, record.headers).enqueued_ms)
+    if "pickle" in accepted:
+        assert isinstance(admitted, Job)
+    else:
+        assert isinstance(admitted, Ending)
+        (moved,) = admitted.records
+        again = decode(moved.value, moved.headers or ())
+        assert (moved.value, again.content_type) == (record.value, "application/x-python-serialize")
+        assert (again.unknown, again.unknown_since_ms) == (1, again.enqueued_ms)

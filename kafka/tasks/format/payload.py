@@ -27,15 +27,15 @@ class PayloadCodec:
     and models are read as plain values). ``accepted``: names of the formats that are read.
     """
 
-    __slots__ = ("_accepted", "_types")
+    __slots__ = ("_types", "accepted")
 
     def __init__(self, types: TaskTypes | None = None, accepted: frozenset[str] = SAFE) -> None:
         self._types = types
-        self._accepted = accepted
+        self.accepted = accepted
 
     def writer(self, serializer: str) -> PayloadFormat:
         """The format of that name; :class:`IllegalArgumentError` when results in it could not be read here."""
-        if serializer not in self._accepted:
+        if serializer not in self.accepted:
             raise IllegalArgumentError(
                 f"serializer={serializer!r} needs App(accept_content=[...]) with {serializer!r} in it, here and in the "
                 "app that the workers load"
@@ -71,7 +71,7 @@ class PayloadCodec:
         self, value: bytes | None, content_type: str | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
         """The positional and keyword arguments in a payload; :class:`BadRecord` when it is none."""
-        serializer = JSON if content_type is None else reader_of(content_type, self._accepted, "bad-payload")
+        serializer = JSON if content_type is None else reader_of(content_type, self.accepted, "bad-payload")
         args, kwargs = _read_call(serializer, value)
         types = self._types
         if types is not None and types.may_restore_arguments and not serializer.takes_objects:
@@ -92,7 +92,7 @@ class PayloadCodec:
                 return _WORDS[value]
             if kind is int:  # the encoder takes 3 us to make itself ready
                 return b"%d" % value
-        serializer = JSON if content_type is None else reader_of(content_type, self._accepted, "bad-result")
+        serializer = JSON if content_type is None else reader_of(content_type, self.accepted, "bad-result")
         form: PlainForm | None = None
         plain = value
         try:
@@ -111,7 +111,7 @@ class PayloadCodec:
 
     def decode_value(self, value: bytes | None, content_type: str | None = None) -> Any:
         """The value in a result's payload; :class:`BadRecord` when it is none."""
-        serializer = JSON if content_type is None else reader_of(content_type, self._accepted, "bad-result")
+        serializer = JSON if content_type is None else reader_of(content_type, self.accepted, "bad-result")
         try:
             result = serializer.decode(value) if value else None
         except Exception as error:

@@ -16,11 +16,11 @@ from kafka.log_limit import LimitedLog
 from kafka.tasks.delivery.base import Ending, JobLease
 from kafka.tasks.delivery.records import StateRecords, outcome_error
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.envelope import UNDERSTOOD, Envelope, decode, too_many_headers, truncated_repr
+from kafka.tasks.format.envelope import Envelope, decode, too_many_headers, truncated_repr
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions, is_task_name, limits
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.rules.admit import admit, crashes_of
+from kafka.tasks.rules.admit import admit, crashes_of, unmet_needs
 from kafka.tasks.rules.decide import JobDecision, JobHistory, JobPolicy, MoveTarget, decide
 from kafka.tasks.rules.outcome import (
     AttemptFailed,
@@ -106,9 +106,11 @@ class AdmissionPolicy:
             return Ending(lease, None, [record], is_dead=True)
         suspect = lease.source.is_suspect
         crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.excused)
-        lacks = f"none of its {len(self._tasks)} tasks has that name" if task is None else None
-        if envelope.needs and lacks is None:
-            lacks = _unmet(envelope)
+        lacks = None
+        if task is None:
+            lacks = f"none of its {len(self._tasks)} tasks has that name"
+        elif envelope.needs or envelope.content_type is not None:
+            lacks = unmet_needs(envelope, task.codec.accepted)
         is_timed = envelope.expires_ms is not None or envelope.due_ms is not None
         if lacks or suspect or crashes or is_timed or lease.deliveries > 1:
             policy, history = self._policy(envelope), _history(lease, envelope, crashes)
@@ -219,12 +221,6 @@ class AdmissionPolicy:
             ttl_ms = int(1000 * self._options.unknown_ttl_s)
             policy = self._policies[key] = JobPolicy(attempts, self._options.crash_limit, stored, ttl_ms)
         return policy
-
-
-def _unmet(envelope: Envelope) -> str | None:
-    """What the job needs and this release does not understand; None: it can run here."""
-    unmet = [need for need in envelope.needs if need not in UNDERSTOOD]
-    return f"this release does not understand {', '.join(unmet)}, which the job needs" if unmet else None
 
 
 def _history(lease: JobLease, envelope: Envelope, crashes: int) -> JobHistory:
