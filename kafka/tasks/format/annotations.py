@@ -151,7 +151,7 @@ class TaskTypes:
         given = {name: hint for name, hint in annotations.items() if hint is not inspect.Parameter.empty}
         names = _namespace(self._function)
         unresolved: dict[str, str] = {}
-        self._hints = {}
+        hints: dict[str, Any] = {}
         for name, annotation in given.items():
             try:
                 hint = _evaluated(annotation, names)
@@ -160,18 +160,18 @@ class TaskTypes:
                 continue
             if name == "return" and _is_awaitable(hint):  # what a job returns is what it gives
                 hint = get_args(hint)[-1]
-            self._hints[name] = hint
-        restorers = {name: restorer_of(hint) for name, hint in self._hints.items()}
-        self._restore_result = restorers.pop("return", None)
-        self._restore_arguments = {}
+            hints[name] = hint
+        restorers = {name: restore for name, hint in hints.items() if (restore := restorer_of(hint)) is not None}
+        restore_result = restorers.pop("return", None)
         for name, restore in restorers.items():
-            if restore is not None:
-                is_optional = self._signature.parameters[name].default is None
-                self._restore_arguments[name] = partial(_restore_unless_none, restore) if is_optional else restore
+            if self._signature.parameters[name].default is None:
+                restorers[name] = partial(_restore_unless_none, restore)
+        # Two threads may do this at the same time, with the same outcome: nothing is seen half done.
+        self._hints, self._restore_arguments, self._restore_result = hints, restorers, restore_result
         if is_last or not unresolved:
             self._unresolved = unresolved
-            self.may_restore_arguments = bool(self._restore_arguments)
-            self.may_restore_result = self._restore_result is not None
+            self.may_restore_arguments = bool(restorers)
+            self.may_restore_result = restore_result is not None
 
 
 def restorer_of(hint: Any) -> Restore | None:
