@@ -63,8 +63,9 @@ class PayloadCodec:
             culprit = _offending_argument(args, kwargs, serializer)
             raise _not_serialisable(culprit, name, serializer, error) from None
         types = self._types
-        if types is not None and (types.may_restore_arguments or (form is not None and form.by_value)):
-            self._check_call(types, name, args, kwargs, data, serializer)
+        is_checked = types is not None and types.may_restore_arguments and not serializer.takes_objects
+        if is_checked or (form is not None and form.by_value):
+            self._check_call(name, args, kwargs, data, serializer)
         return data
 
     def decode_call(
@@ -86,17 +87,17 @@ class PayloadCodec:
         the format cannot carry it unchanged."""
         types = self._types
         is_checked = types is not None and types.may_restore_result
-        if content_type is None and not is_checked:
-            kind = type(value)
-            if value is None or kind is bool:
-                return _WORDS[value]
-            if kind is int:  # the encoder takes 3 us to make itself ready
-                return b"%d" % value
+        kind = type(value)
+        is_fast = content_type is None and not is_checked
+        if is_fast and (value is None or kind is bool):
+            return _WORDS[value]
         serializer = JSON if content_type is None else reader_of(content_type, self.accepted, "bad-result")
         form: PlainForm | None = None
         plain = value
         try:
-            if type(value) not in SCALARS and not serializer.takes_objects:
+            if is_fast and kind is int:
+                return b"%d" % value
+            if kind not in SCALARS and not serializer.takes_objects:
                 form = PlainForm(serializer.has_bytes)
                 plain = form.of(value)
             data = serializer.encode(plain)
@@ -105,7 +106,7 @@ class PayloadCodec:
         if types is not None and (is_checked or (form is not None and form.by_value)) and not serializer.takes_objects:
             try:
                 types.check_result(value, serializer.decode(data))
-            except NotRestored as error:
+            except Exception as error:  # also one of the decoder, as for a dataclass in a set
                 raise _not_serialisable("the result", name, serializer, error) from None
         return data
 
@@ -126,7 +127,6 @@ class PayloadCodec:
 
     def _check_call(
         self,
-        types: TaskTypes,
         name: str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -134,14 +134,14 @@ class PayloadCodec:
         serializer: PayloadFormat,
     ) -> None:
         """Read what was written, and refuse what a worker would not get as it was."""
-        if serializer.takes_objects:
-            return
         try:
-            types.check_call(args, kwargs, *_read_call(serializer, data))
+            read_args, read_kwargs = _read_call(serializer, data)
+            if self._types is not None:
+                self._types.check_call(args, kwargs, read_args, read_kwargs)
         except NotRestored as error:
             raise _not_serialisable(error.label, name, serializer, error) from None
-        except BadRecord as error:
-            raise _not_serialisable("the arguments", name, serializer, error) from None
+        except BadRecord as error:  # as for a dataclass in a set
+            raise _not_serialisable("an argument", name, serializer, error) from None
 
 
 _PLAIN = PayloadCodec()

@@ -249,6 +249,13 @@ def test_what_would_arrive_otherwise_is_refused_at_the_call(function: Any, value
     assert "\n" not in text
 
 
+def test_what_cannot_be_read_again_is_refused_also_without_the_task_and_in_a_result() -> None:
+    with pytest.raises(NotSerialisable, match="an argument of task f cannot be sent as JSON: .*unhashable"):
+        encode_call("f", ({Address("Paris")},), {})
+    with pytest.raises(NotSerialisable, match="the result of task f cannot be stored as JSON: unhashable"):
+        codec_of(annotated(set[Address])).encode_value("f", {Address("Paris")})
+
+
 def test_the_argument_that_would_arrive_otherwise_is_named() -> None:
     def f(a: Color, *rest: Color, **more: Color) -> None:
         raise AssertionError

@@ -145,7 +145,7 @@ def test_keywords_of_a_payload_are_texts() -> None:
         decode_call(b'{"args":[],"kwargs":{"$type":"dict","value":[[1,2]]}}')
 
 
-@pytest.mark.parametrize("value", [object(), [float("nan")], {1: bytearray()}])
+@pytest.mark.parametrize("value", [object(), [float("nan")], {1: bytearray()}, pytest.param(10**5000, id="huge")])
 def test_a_result_that_cannot_be_stored_says_what_to_do(value: Any) -> None:
     with pytest.raises(NotSerialisable, match=r"the result of task f cannot be stored as JSON: .*store_result=False"):
         encode_value("f", value)
