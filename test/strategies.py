@@ -109,6 +109,7 @@ def state_records(job_id: str, time_ms: int, topic_offsets: int = 1000) -> st.Se
         st.integers(time_ms - 2, time_ms + 2),
         st.booleans(),
         st.integers(0, topic_offsets - 1),
+        st.none() | st.just("application/vnd.msgpack"),
     )
 
 

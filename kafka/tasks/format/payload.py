@@ -16,7 +16,7 @@ from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import BadRecord, NotSerialisable
 from kafka.tasks.format.annotations import NotRestored, TaskTypes
 from kafka.tasks.format.plain_values import SCALARS, TYPE, VALUE, PlainForm, is_marked
-from kafka.tasks.format.serializers import JSON, SAFE, SERIALIZERS, PayloadFormat, reader_of
+from kafka.tasks.format.serializers import JSON, SAFE, SERIALIZERS, PayloadFormat, pickle_warning, reader_of
 
 _POSSIBLE = "numbers, texts, dates, bytes, lists, dicts, sets, dataclasses and the like"
 _WORDS = {None: b"null", True: b"true", False: b"false"}
@@ -51,6 +51,7 @@ class PayloadCodec:
         plain_kwargs = kwargs
         try:
             if serializer.takes_objects:
+                pickle_warning.give()
                 plain_args = list(args)
             elif _has_objects(args, kwargs):
                 form = PlainForm(serializer.has_bytes)

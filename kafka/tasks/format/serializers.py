@@ -124,8 +124,8 @@ def _msgpack_value(data: bytes) -> Any:
     return unpack(data, object_hook=from_plain, strict_map_key=False, unicode_errors="surrogatepass", timestamp=3)
 
 
-class _PickleWarning:
-    """Warns once in a process."""
+class PickleWarning:
+    """Warns once in a process that a job is enqueued in pickle."""
 
     __slots__ = ("is_given",)
 
@@ -133,6 +133,7 @@ class _PickleWarning:
         self.is_given = False
 
     def give(self) -> None:
+        """Warn, if that was not done before."""
         if not self.is_given:
             self.is_given = True
             warnings.warn(
@@ -142,11 +143,10 @@ class _PickleWarning:
             )
 
 
-_pickle_warning = _PickleWarning()
+pickle_warning = PickleWarning()
 
 
 def _pickle_bytes(value: Any) -> bytes:
-    _pickle_warning.give()
     data: bytes = import_module("pickle").dumps(value, protocol=5)
     return data
 

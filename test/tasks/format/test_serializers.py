@@ -19,9 +19,17 @@ from hypothesis import strategies as st
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import BadRecord, NotSerialisable
-from kafka.tasks.format import serializers
+from kafka.tasks.format import payload, serializers
 from kafka.tasks.format.payload import PayloadCodec
-from kafka.tasks.format.serializers import JSON, SERIALIZERS, check_serializer, json_bytes, serializer_of, unreadable
+from kafka.tasks.format.serializers import (
+    JSON,
+    SERIALIZERS,
+    PickleWarning,
+    check_serializer,
+    json_bytes,
+    serializer_of,
+    unreadable,
+)
 from test.strategies import task_values
 from test.tasks.format.test_payload import typed
 
@@ -49,7 +57,7 @@ class RunsCode:
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not warned of pickle yet."""
-    monkeypatch.setattr(serializers, "_pickle_warning", serializers._PickleWarning())
+    monkeypatch.setattr(payload, "pickle_warning", PickleWarning())
 
 
 @needs_msgpack
@@ -102,12 +110,16 @@ def test_pickle_takes_any_object() -> None:
 
 
 @pytest.mark.usefixtures("new_process")
-def test_pickle_warns_once_in_a_process() -> None:
-    with pytest.warns(UserWarning, match="serializer='pickle': every client that can write .* can run any code"):
-        PICKLE.encode(1)
+def test_enqueueing_in_pickle_warns_once_in_a_process_and_a_result_does_not() -> None:
+    codec = PayloadCodec(None, ALL)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert PICKLE.encode(1) == pickle.dumps(1, protocol=5)
+        assert codec.encode_value("f", 1, "application/x-python-serialize") == pickle.dumps(1, protocol=5)
+    with pytest.warns(UserWarning, match="serializer='pickle': every client that can write .* can run any code"):
+        data = codec.encode_call("f", (1,), {}, PICKLE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert codec.encode_call("f", (1,), {}, PICKLE) == data
 
 
 def test_pickle_is_not_read_where_it_is_not_accepted() -> None:

@@ -33,7 +33,7 @@ def numbers_of(lines: list[str]) -> list[int]:
 
 
 def test_a_short_traceback_is_shown_whole() -> None:
-    lines = [HEADER, *frames("/srv/shop.py", range(6)), "ValueError: no"]
+    lines = [HEADER, *frames("/app/shop.py", range(6)), "ValueError: no"]
     assert len(lines) == MAX_LINES
     assert shown(*lines) == lines
     assert excerpt("") == []
@@ -42,7 +42,7 @@ def test_a_short_traceback_is_shown_whole() -> None:
 def test_the_users_frames_are_shown_whole_between_many_of_libraries() -> None:
     lines = shown(
         HEADER,
-        *frame("/srv/shop.py", 1, "order.charge(card)"),
+        *frame("/app/shop.py", 1, "order.charge(card)"),
         *frames("/venv/lib/python3.11/site-packages/orm/session.py", range(100, 120)),
         *frame("/srv/models.py", 2, "self.gateway.send(amount)"),
         *frames(f"{STDLIB}/http/client.py", range(200, 220)),
@@ -65,15 +65,15 @@ def test_a_task_of_an_installed_package_is_shown_as_the_first_frame() -> None:
 def test_what_led_to_the_error_is_shown_by_the_users_frames_and_the_last_of_the_others() -> None:
     lines = shown(
         HEADER,
-        *frame("/srv/shop.py", 1),
+        *frame("/app/shop.py", 1),
         *frames(f"{STDLIB}/json/decoder.py", range(100, 120)),
         "ValueError: no JSON",
         "",
         "The above exception was the direct cause of the following exception:",
         "",
         HEADER,
-        *frame("/srv/shop.py", 2),
-        *frame("/srv/shop.py", 3),
+        *frame("/app/shop.py", 2),
+        *frame("/app/shop.py", 3),
         "OrderError: no order",
     )
     assert numbers_of(lines) == [1, 119, 2, 3]
@@ -82,7 +82,7 @@ def test_what_led_to_the_error_is_shown_by_the_users_frames_and_the_last_of_the_
 
 def test_a_message_of_many_lines_leaves_room_for_the_frames() -> None:
     message = [f"line {number} of the message" for number in range(100)]
-    lines = shown(HEADER, *frame("/srv/shop.py", 1), *message)
+    lines = shown(HEADER, *frame("/app/shop.py", 1), *message)
     assert numbers_of(lines) == [1]
     assert {"line 0 of the message", "line 1 of the message", "line 2 of the message"} <= set(lines)
     assert lines[-1] == "line 99 of the message"
@@ -90,7 +90,7 @@ def test_a_message_of_many_lines_leaves_room_for_the_frames() -> None:
 
 @pytest.mark.parametrize("margin", ["", "  | ", "    | "])
 def test_frames_of_an_exception_group_are_frames(margin: str) -> None:
-    body = [*frame("/srv/shop.py", 1), *frames(f"{STDLIB}/asyncio/taskgroups.py", range(100, 120)), "ValueError: no"]
+    body = [*frame("/app/shop.py", 1), *frames(f"{STDLIB}/asyncio/taskgroups.py", range(100, 120)), "ValueError: no"]
     lines = shown(*(margin + line for line in (HEADER, *body)))
     assert numbers_of(lines) == [1, 115, 116, 117, 118, 119]
 
