@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafka.producer.interceptors import ProducerInterceptor, ProducerRecord
-from kafka.producer.producer import KafkaProducer
+from kafka.producer.producer import KafkaProducer, watch_batches
 from kafka.producer.sending import FutureRecordMetadata, RecordMetadata, when_all_done
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "ProducerInterceptor",
     "ProducerRecord",
     "RecordMetadata",
+    "watch_batches",
     "when_all_done",
 ]

@@ -176,6 +176,24 @@ def _holder(pending: list[PendingRecords], now: float) -> str:
     )
 
 
+def watch_batches(producer: KafkaProducer, on_done: Callable[[str, int, BaseException | None], object]) -> None:
+    """Call ``on_done(topic, count, error)`` when the ``count`` records of a batch are acknowledged (``error`` None), or
+    have failed: for each record that is sent from now on once, at the price of one callback for each batch.
+
+    It runs on the thread of the producer's loop and must not block. One watcher for each producer.
+    """
+
+    def on_begun(pending_records: PendingRecords) -> None:
+        pending_records.done.add_both(on_outcome, pending_records)
+
+    def on_outcome(pending_records: PendingRecords, outcome: object) -> None:
+        if pending_records.forward is None:  # else its records are in other batches, which were begun, too
+            error = outcome if isinstance(outcome, BaseException) else None
+            on_done(pending_records.topic, pending_records.records_count, error)
+
+    producer._accumulator.watch(on_begun)
+
+
 Self = TypeVar("Self", bound="KafkaProducer")
 
 _living: weakref.WeakSet[KafkaProducer] = weakref.WeakSet()

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
-from kafka.producer import FutureRecordMetadata
+from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
+from kafka.producer import FutureRecordMetadata, watch_batches
 from kafka.protocol.produce import ProduceRequest
 from test.producer.support import (
     Cluster,
@@ -27,6 +27,7 @@ from test.support.seeds import each_seed
 NOT_LEADER = 6
 REQUEST_TIMED_OUT = 7
 TOO_LARGE = 10
+TOPIC_AUTHORIZATION_FAILED = 29
 OUT_OF_ORDER = 45
 UNKNOWN_PRODUCER = 59
 
@@ -173,3 +174,30 @@ def test_a_topic_that_never_comes_fails_its_records_after_max_block_ms() -> None
         rig.flush()
         assert isinstance(future.exception, KafkaTimeoutError)
         assert "max_block_ms=3000" in str(future.exception)
+
+
+def test_a_watcher_of_batches_is_called_once_for_each_record_with_its_end() -> None:
+    """Also of records that were split from their batch, or that waited for their topic's metadata."""
+    heard: list[tuple[str, int, BaseException | None]] = []
+    with producer_in_memory() as rig:
+        watch_batches(rig.producer, lambda *batch: heard.append(batch))
+        rig.cluster.faults = [refuse(TOO_LARGE)]
+        for number in range(10):  # they wait for the metadata, and are then split
+            rig.producer.send("t", b"%d" % number, partition=0)
+        rig.flush()
+        assert [(topic, error) for topic, _, error in heard] == [("t", None)] * 2
+        assert sum(count for _, count, _ in heard) == 10
+        assert len(rig.cluster.logs[0]) == 10
+        heard.clear()
+        rig.cluster.faults = [refuse(TOPIC_AUTHORIZATION_FAILED)]
+        for number in range(3):
+            rig.producer.send("t", b"%d" % number, partition=0)
+        rig.flush()
+        ((topic, count, error),) = heard
+        assert (topic, count) == ("t", 3)
+        assert isinstance(error, TopicAuthorizationFailedError)
+        heard.clear()
+        rig.cluster.faults = [stay_silent]
+        rig.producer.send("t", b"x")
+        rig.producer.close(0)
+        assert [(count, error is not None) for _, count, error in heard] == [(1, True)]

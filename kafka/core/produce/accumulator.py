@@ -496,6 +496,7 @@ class RecordAccumulator:
         self._signal = signal
         self._buffer_bytes = buffer_bytes
         self._guard = guard
+        self._on_begun: Callable[[PendingRecords], object] | None = None
         # A batch larger than all memory could never be begun.
         self._batch_bytes = min(batch_bytes, buffer_bytes)
         self._max_batch_bytes = max_batch_bytes
@@ -659,6 +660,8 @@ class RecordAccumulator:
                 unassigned = topic.unassigned
                 if unassigned is None:
                     unassigned = UnassignedRecords(topic, self._clock(), self._guard)
+                    if self._on_begun is not None:
+                        self._on_begun(unassigned)
                     topic.keep_unassigned(unassigned)
                     self.incomplete[unassigned] = None
                 unassigned.reserved_bytes += held  # no call: Ctrl-C may come with one, and what was taken would leak
@@ -790,9 +793,15 @@ class RecordAccumulator:
             for part in parts:
                 part.reserve(batch.reserved_bytes // len(parts))
                 self.incomplete[part] = None
+                if self._on_begun is not None:
+                    self._on_begun(part)
             parts[0].reserve(batch.reserved_bytes % len(parts))
             batch.reserve(-batch.reserved_bytes)
         batch.release()
+
+    def watch(self, on_begun: Callable[[PendingRecords], object]) -> None:
+        """Call back with all that is begun from now on, under the lock, before any of its records can have an end."""
+        self._on_begun = on_begun
 
     def new_builder(self, limit_bytes: int) -> RecordBatchBuilder:
         """A builder with the producer's compression."""
@@ -900,6 +909,8 @@ class RecordAccumulator:
             batch = ProducerBatch(queue, queue.batches_count + 1, self.new_builder(min(room, limit)), now, self._guard)
             batch.set_limit(limit)
             batch.reserve(reserved)
+            if self._on_begun is not None:
+                self._on_begun(batch)
         except BaseException:  # Ctrl-C would leak the memory
             self.memory.give(reserved)
             raise
