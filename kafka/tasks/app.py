@@ -17,18 +17,27 @@ from datetime import timedelta
 from types import NoneType
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
-from kafka.errors import IllegalArgumentError, KafkaConfigurationError
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaTimeoutError
+from kafka.tasks.apps import add_app
 from kafka.tasks.backends.base import Backend, QueueRoute, open_backend
 from kafka.tasks.context import Context
+from kafka.tasks.deadline import run_in_thread
 from kafka.tasks.enqueued_jobs import add_to_current_run
-from kafka.tasks.errors import PayloadTooLarge, UnknownQueue, did_you_mean
+from kafka.tasks.errors import JobsNotSent, PayloadTooLarge, UnknownQueue, did_you_mean
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import is_id
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.format.serializers import PayloadFormat
 from kafka.tasks.format.topics import TopicNames, check_queue
-from kafka.tasks.hooks import ERROR_TASK, ErrorHandler, Handlers, SuccessHandler, finished_job
+from kafka.tasks.hooks import (
+    ERROR_TASK,
+    EnqueueErrorHandler,
+    ErrorHandler,
+    Handlers,
+    SuccessHandler,
+    finished_job,
+)
 from kafka.tasks.job import JobHandle
 from kafka.tasks.options import TaskOptions, call_options, check_task_name, task_options
 from kafka.tasks.retry import Retry
@@ -40,6 +49,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 OnSuccess = TypeVar("OnSuccess", bound=SuccessHandler)
 OnError = TypeVar("OnError", bound=ErrorHandler)
+OnEnqueueError = TypeVar("OnEnqueueError", bound=EnqueueErrorHandler)
 Seconds = float | int | timedelta
 
 
@@ -65,6 +75,7 @@ class App:
         self._routes: dict[str, QueueRoute] = {}
         self._has_been_used = False
         _apps.add(self)
+        add_app(self)
 
     @property
     def name(self) -> str:
@@ -169,6 +180,15 @@ class App:
             self.tasks[ERROR_TASK] = Task(self, self._run_error_handlers, TaskOptions(name=ERROR_TASK, queue=queue))
         return function
 
+    def on_enqueue_error(self, function: OnEnqueueError) -> OnEnqueueError:
+        """Declare ``function(handle, error)``: it is called for each job that was enqueued and could not be written.
+
+        It runs on the thread of the app's connection, which does nothing else meanwhile: it must not block, nor call
+        what waits for the broker, such as ``flush`` and ``result``. What it raises is logged.
+        """
+        self.handlers.enqueue_errors.append(function)
+        return function
+
     # -- enqueueing ---------------------------------------------------------------------------------------------------
 
     def send(
@@ -216,22 +236,42 @@ class App:
         return self.enqueue(name, target, headers, expires, positional, named, is_stored, codec, serializer)
 
     def batch(self, timeout: Seconds | None = None) -> Batch:
-        """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it flushes, and raises the first
-        error of a job that did not arrive. ``b.jobs`` are the handles made by this thread meanwhile.
+        """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it is :meth:`flush`.
+        ``b.jobs`` are the handles made by this thread meanwhile.
         """
         return Batch(self, optional_timeout("timeout", timeout))
 
     def flush(self, timeout: Seconds | None = None) -> None:
-        """Wait until all jobs enqueued so far are acknowledged; ``KafkaTimeoutError`` after ``timeout`` seconds."""
+        """Wait until all jobs enqueued so far are acknowledged.
+
+        Raises :class:`JobsNotSent` when some could not be written since the last flush, ``KafkaTimeoutError`` after
+        ``timeout`` seconds.
+        """
         seconds = optional_timeout("timeout", timeout)
-        if self._backend is not None:
-            self._backend.flush(seconds)
+        backend = self._backend
+        if backend is not None:
+            backend.flush(seconds)
+            _raise_not_sent(backend)
+
+    def warm_up(self, timeout: Seconds | None = None) -> None:
+        """Do now what the first ``delay`` does otherwise: connect, and create or check the topics of the app's queues.
+
+        Blocks; ``KafkaTimeoutError`` after ``timeout`` seconds, and it goes on in the background. Other errors are
+        those of connecting, of missing rights, and of topics that are missing or do not fit.
+        """
+        seconds = optional_timeout("timeout", timeout)
+        warming = run_in_thread("kafka-task-queue-warm-up", lambda: [self._route(queue) for queue in self.queues])
+        if not warming.wait(seconds):
+            raise KafkaTimeoutError(
+                f"app {self.name} is not connected to {self.settings.bootstrap_servers} within {seconds:g} s"
+            )
+        warming.result()
 
     def job(self, job_id: str) -> JobHandle[Any]:
         """The handle of a job of this app, by its id."""
         if not is_id(job_id):
             raise IllegalArgumentError(f"{job_id!r} is not a job id (32 lower-case hex digits)")
-        return JobHandle(job_id, self.backend(), self.settings.result_ttl, self.codec)
+        return JobHandle(job_id, self.backend(), self.codec)
 
     def connect_to(self, bootstrap_servers: str | None = None, **security: Any) -> None:
         """Use other servers than those of the declaration (a command's ``--bootstrap-server``; None: the same), and
@@ -241,10 +281,12 @@ class App:
         foreign = [name for name in security if name not in read.client]
         if foreign:
             raise KafkaConfigurationError(f"{foreign[0]} can only be set where the app is declared")
-        self.close()
         servers = self.settings.bootstrap_servers if bootstrap_servers is None else read.bootstrap_servers
         client = ClientSettings({**self.settings.client, **read.client})
-        self.settings = dataclasses.replace(self.settings, bootstrap_servers=servers, client=client)
+        try:
+            self.close()
+        finally:
+            self.settings = dataclasses.replace(self.settings, bootstrap_servers=servers, client=client)
 
     @property
     def is_connected(self) -> bool:
@@ -252,7 +294,11 @@ class App:
         return self._backend is not None
 
     def close(self, timeout: Seconds | None = None) -> None:
-        """Flush and disconnect. Using the app again connects again."""
+        """Flush and disconnect. Using the app again connects again.
+
+        Raises :class:`JobsNotSent` as :meth:`flush` does, also for what was not acknowledged within ``timeout``
+        seconds. It is disconnected then, too.
+        """
         seconds = optional_timeout("timeout", timeout)
         if not self._has_been_used:
             return
@@ -261,6 +307,7 @@ class App:
             self._routes = {}
         if backend is not None:
             backend.close(seconds)
+            _raise_not_sent(backend)
 
     # -- used by the task queue itself
     # ------------------------------------------------------------------------------------
@@ -314,9 +361,10 @@ class App:
         own: list[Header] = [("id", job_id.encode()), *headers]
         if expires_s is not None:
             own.append(("expires", b"%d" % (backend.clock.now_ms() + int(expires_s * 1000))))
-        handle: JobHandle[Any] = JobHandle(
-            job_id, backend, self.settings.result_ttl, codec, backend.send(route.topic, value, own), is_stored
-        )
+        sent = backend.send(route.topic, value, own)
+        handle: JobHandle[Any] = JobHandle(job_id, backend, codec, sent, is_stored)
+        if self.handlers.enqueue_errors:
+            sent.add_errback(self.handlers.not_enqueued, handle)
         if self.settings.track_queued:
             backend.send_state(StateRecord(job_id, JobState.QUEUED))
         batch: Batch | None = getattr(self._local, "batch", None)
@@ -376,8 +424,15 @@ class Batch:
             self._outer.jobs.extend(self.jobs)
         if kind is None:
             self._app.flush(self._timeout)
-            for job in self.jobs:
-                job.raise_if_not_sent()
+            errors = [error for job in self.jobs if (error := job.enqueue_error) is not None]
+            if errors:  # another thread's flush has raised them, which may not look at these jobs
+                raise JobsNotSent(len(errors), len(self.jobs), errors[0], "their topics")
+
+
+def _raise_not_sent(backend: Backend) -> None:
+    error = backend.take_not_sent()
+    if error is not None:
+        raise error
 
 
 _apps: weakref.WeakSet[App] = weakref.WeakSet()

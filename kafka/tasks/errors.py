@@ -75,7 +75,32 @@ class NoResult(TaskError):
 
 
 class JobTimeout(TaskError, TimeoutError):
-    """The job had no result within the time that the caller gave. It goes on."""
+    """The job had no result within the time that the caller gave, and goes on; or the brokers have not answered by
+    then, and the client's error is the cause."""
+
+
+class JobsNotSent(TaskError):
+    """``count`` of ``total`` jobs that were enqueued since the last flush could not be written, for example since the
+    broker refused them or was away for too long. Enqueue them again; the others are safe.
+
+    ``cause`` is the first error of the producer, and this error's ``__cause__``. Each handle says which job: its
+    ``status()`` is FAILURE, its ``result()`` raises its error.
+    """
+
+    def __init__(self, count: int, total: int, cause: BaseException, place: str) -> None:
+        jobs = "job was" if total == 1 else "jobs were"
+        super().__init__(
+            f"{count:,} of {total:,} {jobs} not written to {place}: {one_line(cause)}; enqueue those again whose "
+            "handle has the status() FAILURE"
+        )
+        self.count = count
+        self.total = total
+        self.cause = cause
+        self.place = place
+        self.__cause__ = cause
+
+    def __reduce__(self) -> tuple[type[JobsNotSent], tuple[int, int, BaseException, str]]:
+        return JobsNotSent, (self.count, self.total, self.cause, self.place)
 
 
 class NotSerialisable(TaskError, TypeError):
@@ -92,6 +117,10 @@ class TaskInMain(TaskError):
 
 class UnknownQueue(TaskError, IllegalArgumentError):
     """A queue that the app does not declare and the broker does not have."""
+
+
+class UnknownApp(TaskError):
+    """A handle from another process is used, and its app is not loaded here."""
 
 
 class LoadError(TaskError, IllegalArgumentError):
@@ -205,6 +234,12 @@ class SoftTimeLimit(BaseException):
 
 class TimeLimit(BaseException):
     """Raised inside a task that has run for ``timeout`` seconds; its job has ended without it."""
+
+
+def one_line(error: BaseException) -> str:
+    """An error as it is shown within a line: its type, once, and the first line of its text."""
+    name, text = type(error).__name__, str(error).partition("\n")[0]
+    return text if text.startswith(name) else f"{name}: {text}" if text else name
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

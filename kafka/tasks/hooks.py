@@ -1,11 +1,11 @@
 """``@app.success_handler`` and ``@app.error_handler``: the user's functions that are called when a run of a job has
-ended.
+ended; and ``@app.on_enqueue_error``, which is called where a job was enqueued, when it could not be.
 
-They run where the job ran, after it and within its limits, so they can neither block the worker's loop nor end the
-worker. A job whose process was killed, or whose thread was given up at the hard limit, has no such place any more: the
-worker then has the error handlers run by the pool, as a job of the hidden task :data:`ERROR_TASK`, which no topic knows
-and whose outcome is only logged (:class:`LostJobHandlers`). An error in a handler is logged and changes nothing about
-the job.
+The first two run where the job ran, after it and within its limits, so they can neither block the worker's loop nor end
+the worker. A job whose process was killed, or whose thread was given up at the hard limit, has no such place any more:
+the worker then has the error handlers run by the pool, as a job of the hidden task :data:`ERROR_TASK`, which no topic
+knows and whose outcome is only logged (:class:`LostJobHandlers`). An error in a handler is logged and changes
+nothing about the job.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafka.tasks.errors import BadRecord, TimeLimit, WorkerLost
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.payload import PayloadCodec
+
+if TYPE_CHECKING:
+    from kafka.tasks.job import JobHandle
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +48,18 @@ class FinishedJob:
 
 SuccessHandler: TypeAlias = Callable[[FinishedJob], object]
 ErrorHandler: TypeAlias = "Callable[[FinishedJob, int | None, ExcInfo], object]"
+EnqueueErrorHandler: TypeAlias = "Callable[[JobHandle[Any], BaseException], object]"
 
 
 class Handlers:
     """The handlers of one app, called in the order of their declaration."""
 
-    __slots__ = ("errors", "successes")
+    __slots__ = ("enqueue_errors", "errors", "successes")
 
     def __init__(self) -> None:
         self.successes: list[SuccessHandler] = []
         self.errors: list[ErrorHandler] = []
+        self.enqueue_errors: list[EnqueueErrorHandler] = []
 
     def succeeded(self, job: FinishedJob) -> None:
         """The job's function has returned."""
@@ -66,6 +71,11 @@ class Handlers:
         """This run of it has failed with ``error``."""
         if job.name != ERROR_TASK:
             self._call_all(job, None, error)
+
+    def not_enqueued(self, job: JobHandle[Any], error: BaseException) -> None:
+        """The job's record could not be written."""
+        for handler in self.enqueue_errors:
+            _call(handler, job, error)
 
     def run_lost(self, job: FinishedJob, lost: Mapping[str, Any]) -> None:
         """Call the error handlers of a job whose process was killed, or that was given up; ``lost``: the arguments of

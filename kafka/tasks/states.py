@@ -9,8 +9,8 @@ from enum import IntEnum
 
 
 class JobState(IntEnum):
-    """Where a job is; as a text its name. ``UNKNOWN`` stands apart: no record of the job was found, which is no state
-    of the job's own.
+    """Where a job is; as a text its name. Two are those of a handle alone, and never written: ``UNKNOWN``, no record
+    of the job was found; ``PENDING``, the broker has not acknowledged the job's own record yet.
     """
 
     SUCCESS = 1
@@ -20,6 +20,7 @@ class JobState(IntEnum):
     STARTED = 5
     QUEUED = 6
     UNKNOWN = 7
+    PENDING = 8
 
     def __str__(self) -> str:
         return self.name
@@ -39,5 +40,5 @@ READY = frozenset({JobState.REVOKED, JobState.FAILURE, JobState.SUCCESS})
 """Final: :meth:`JobHandle.result` does not wait any more."""
 EXCEPTION = frozenset({JobState.FAILURE, JobState.REVOKED})
 """Final without a value."""
-UNREADY = frozenset({JobState.QUEUED, JobState.STARTED, JobState.RETRY})
+UNREADY = frozenset({JobState.PENDING, JobState.QUEUED, JobState.STARTED, JobState.RETRY})
 """Still to come."""

@@ -31,7 +31,7 @@ from kafka.tasks.delivery.base import (
 )
 from kafka.tasks.delivery.finishing import PublishThenAccept
 from kafka.tasks.delivery.share_group.delivery import sources_of
-from kafka.tasks.errors import UnknownQueue
+from kafka.tasks.errors import JobsNotSent, UnknownQueue
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, make_id
 from kafka.tasks.format.payload import encode_call
@@ -41,6 +41,7 @@ from kafka.tasks.pools.base import SimplePool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.outcome import Outcome
 from kafka.tasks.settings import Settings
+from kafka.tasks.states import READY
 
 
 class Record:
@@ -397,6 +398,18 @@ class FakeSent:
     def __init__(self, exception: BaseException | None = None, is_done: bool = True) -> None:
         self.is_done = is_done
         self.exception = exception
+        self._errbacks: list[Callable[[], object]] = []
+
+    def add_errback(self, f: Callable[..., Any], *args: Any) -> None:
+        self._errbacks.append(lambda: f(*args, self.exception))
+        if self.exception is not None:
+            self.fail(self.exception)
+
+    def fail(self, error: BaseException) -> None:
+        self.is_done, self.exception = True, error
+        errbacks, self._errbacks = self._errbacks, []
+        for errback in errbacks:
+            errback()
 
 
 class FakeDeadLog:
@@ -463,8 +476,10 @@ class FakeBackend:
     """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others."""
 
     def __init__(self, app: str, settings: Settings) -> None:
+        self.app = app
         self.names = TopicNames(app)
         self.settings = settings
+        self.result_ttl_s = settings.result_ttl
         self.address = settings.bootstrap_servers
         self.clock_of_test = ManualClock()
         self.queues = Queues(self.clock_of_test)
@@ -472,8 +487,11 @@ class FakeBackend:
         self.new_id: Callable[[], str] = IdMaker(3, self.clock)
         self.existing: set[str] = set()
         self.routed: list[str] = []
-        self.waits: list[float | None] = []
+        self.waiters: dict[str, list[Callable[[StateRecord | None], object]]] = defaultdict(list)
         self.on_wait: Callable[[], None] = lambda: None
+        self.error: Exception | None = None
+        self.not_sent: JobsNotSent | None = None
+        self.is_connected = False
         self.next_sent: FakeSent | None = None
         self.flushes = 0
         self.is_closed = False
@@ -516,17 +534,42 @@ class FakeBackend:
     def flush(self, timeout: float | None) -> None:
         self.flushes += 1
 
-    def find(self, job_id: str) -> StateRecord | None:
+    def take_not_sent(self) -> JobsNotSent | None:
+        error, self.not_sent = self.not_sent, None
+        return error
+
+    def known(self, job_id: str) -> StateRecord | None:
         best: StateRecord | None = None
         for state in self.queues.states(self.names):
             if state.id == job_id and supersedes(best, state):
                 best = state
         return best
 
-    def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
-        self.waits.append(timeout)
+    def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
+        if self.error is not None:
+            raise self.error
+        return self.known(job_id)
+
+    def add_waiter(
+        self, job_id: str, on_end: Callable[[StateRecord | None], object], timeout: float | None
+    ) -> StateRecord | None:
+        record = self.find(job_id, timeout)
+        if record is None or record.state not in READY:
+            self.waiters[job_id].append(on_end)
         self.on_wait()
-        return self.find(job_id)
+        return record
+
+    def is_at_hand(self, job_id: str) -> bool:
+        return self.is_connected
+
+    def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
+        if on_end in self.waiters[job_id]:
+            self.waiters[job_id].remove(on_end)
+
+    def wake(self, job_id: str, record: StateRecord | None) -> None:
+        """The job has ended with ``record``; None: that is to be asked for."""
+        for on_end in self.waiters.pop(job_id, []):
+            on_end(record)
 
     def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
         publisher = FakePublisher(self.queues, loop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -10,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from kafka.errors import IllegalArgumentError, KafkaConfigurationError
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.tasks import (
     App,
     Context,
+    JobHandle,
+    JobsNotSent,
     JobState,
     NotSerialisable,
     PayloadTooLarge,
@@ -301,17 +304,71 @@ def test_a_batch_flushes_once_and_knows_its_jobs(app: App, backend: FakeBackend)
     assert backend.flushes == 1
 
 
-def test_a_batch_raises_the_first_error_of_a_job_that_did_not_arrive(app: App, backend: FakeBackend) -> None:
-    @app.task
-    def f() -> None: ...
+def test_flush_close_and_a_batch_raise_what_was_not_written(app: App, backend: FakeBackend) -> None:
+    def batch() -> None:
+        with app.batch():
+            pass
+
+    for wait in (app.flush, batch, app.close):
+        error = backend.not_sent = JobsNotSent(2, 53_650, OSError("gone"), "shop.mail")
+        with pytest.raises(JobsNotSent) as caught:
+            wait()
+        assert caught.value is error
+        app.flush()  # it was raised once
+    assert backend.is_closed
+
+
+def test_a_batch_raises_for_its_own_jobs_though_another_threads_flush_did_before(
+    app: App, backend: FakeBackend
+) -> None:
+    f = app.task(name="f")(lambda: None)
+    gone = OSError("gone")
 
     def enqueue() -> None:
         with app.batch():
-            backend.next_sent = FakeSent(OSError("gone"))
+            f.delay()
+            backend.next_sent = FakeSent(gone)
             f.delay()
 
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(JobsNotSent, match="1 of 2 jobs were not written to their topics: OSError: gone") as caught:
         enqueue()
+    assert (caught.value.count, caught.value.total, caught.value.cause) == (1, 2, gone)
+    assert caught.value.__cause__ is gone
+
+
+def test_an_error_about_jobs_survives_pickling() -> None:
+    error = pickle.loads(pickle.dumps(JobsNotSent(1, 1, KafkaTimeoutError("late"), "shop.mail")))
+    assert str(error).startswith("1 of 1 job was not written to shop.mail: KafkaTimeoutError: late; ")
+    assert (error.count, error.total, error.place) == (1, 1, "shop.mail")
+    assert isinstance(error.__cause__, KafkaTimeoutError)
+
+
+def test_an_app_that_goes_elsewhere_does_so_though_jobs_were_lost(app: App, backend: FakeBackend) -> None:
+    backend.not_sent = JobsNotSent(1, 1, OSError("gone"), "shop.mail")
+    with pytest.raises(JobsNotSent):
+        app.connect_to("fake://elsewhere")
+    assert app.settings.bootstrap_servers == "fake://elsewhere"
+
+
+def test_a_hook_is_called_for_each_job_that_could_not_be_written(
+    app: App, backend: FakeBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    f = app.task(name="f")(lambda: None)
+    seen: list[tuple[JobHandle[Any], BaseException]] = []
+
+    @app.on_enqueue_error
+    def broken(job: JobHandle[Any], error: BaseException) -> None:
+        raise ValueError("a defect of the hook")
+
+    app.on_enqueue_error(lambda job, error: seen.append((job, error)))
+    f.delay()
+    backend.next_sent = sent = FakeSent(is_done=False)
+    job = f.delay()
+    assert seen == []
+    error = OSError("gone")
+    sent.fail(error)
+    assert seen == [(job, error)]
+    assert "a defect of the hook" in caplog.text
 
 
 def test_a_batch_is_of_its_own_thread(app: App, backend: FakeBackend) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
 from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery
+from kafka.tasks.errors import JobsNotSent
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord
@@ -29,6 +30,9 @@ class RecordFuture(Protocol):
     @property
     def exception(self) -> BaseException | None:
         """The error, or None."""
+
+    def add_errback(self, f: Callable[..., Any], *args: Any) -> object:
+        """Call ``f(*args, exception)`` when it fails, on the thread that finds that out."""
 
 
 class QueueRoute(NamedTuple):
@@ -48,6 +52,10 @@ class WorkerEvents(DeliveryEvents, Protocol):
 class Backend(Protocol):
     """A place for jobs. All methods may be called from any thread; errors are the clients' own."""
 
+    app: str
+    """The app's name."""
+    result_ttl_s: float
+    """How long results are kept."""
     address: str
     """The brokers as the app's settings have them, for messages."""
     clock: BrokerTimeEstimate
@@ -67,13 +75,30 @@ class Backend(Protocol):
         """Pass one state record to the producer."""
 
     def flush(self, timeout: float | None) -> None:
-        """Wait until all that was sent is acknowledged; ``KafkaTimeoutError`` after ``timeout`` seconds."""
+        """Wait until all that was sent is acknowledged or has failed; ``KafkaTimeoutError`` after ``timeout``
+        seconds."""
 
-    def find(self, job_id: str) -> StateRecord | None:
-        """The best state record of a job, or None when there is none (yet)."""
+    def take_not_sent(self) -> JobsNotSent | None:
+        """The jobs that could not be written since the last call; None when there are none. Also when closed."""
 
-    def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
-        """The same, after waiting up to ``timeout`` seconds for a final one."""
+    def known(self, job_id: str) -> StateRecord | None:
+        """The best state record of a job in this process's memory; asks no broker."""
+
+    def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
+        """The best state record of a job, or None when there is none (yet). KafkaTimeoutError when the brokers have not
+        answered within ``timeout`` seconds."""
+
+    def add_waiter(
+        self, job_id: str, on_end: Callable[[StateRecord | None], object], timeout: float | None
+    ) -> StateRecord | None:
+        """The best state record of a job now. Unless it is final, ``on_end`` is called once with that one, on another
+        thread: None when it is to be asked for, or the back end is closed. Errors as of :meth:`find`."""
+
+    def is_at_hand(self, job_id: str) -> bool:
+        """Whether :meth:`add_waiter` for this job waits for no broker."""
+
+    def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
+        """Do not call ``on_end`` any more; nothing when it was not added."""
 
     def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``."""

@@ -49,7 +49,7 @@ MOST_HEADERS = 16
 MOST_SHORTENED = 200
 """Characters of a text in a state record whose topic does not take it whole."""
 
-_NAMES = {state.name: state for state in JobState if state is not JobState.UNKNOWN}
+_NAMES = {state.name: state for state in JobState if state not in (JobState.UNKNOWN, JobState.PENDING)}
 
 
 class StateRecord(NamedTuple):

@@ -66,6 +66,18 @@ class ResultReader:
         self._view = ResultView(self.new_id.has_made, capacity)
         self._tails = Tails(io, names, own, self._view, self._waiters)
 
+    def known(self, job_id: str) -> StateRecord | None:
+        """See :meth:`kafka.tasks.backends.base.Backend.known`."""
+        known = self._view.get(job_id)
+        return None if known.certainty is Certainty.PARTIAL else known.record
+
+    def is_at_hand(self, job_id: str) -> bool:
+        """See :meth:`kafka.tasks.backends.base.Backend.is_at_hand`."""
+        tail, known = self._tails.get(partition_of(job_id)), self._view.get(job_id)
+        if tail is None or known.certainty is Certainty.PARTIAL:
+            return False
+        return known.certainty is Certainty.SETTLED or not known.is_final or tail.can_answer(known)
+
     def find(self, job_id: str, timeout: float | None = None) -> StateRecord | None:
         """See :meth:`kafka.tasks.backends.base.Backend.find`."""
         return self._find(job_id, self._until(timeout), is_waiting=False)

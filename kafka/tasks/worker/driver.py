@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.app import App
-from kafka.tasks.errors import UnknownQueue, did_you_mean
+from kafka.tasks.errors import JobsNotSent, UnknownQueue, did_you_mean
 from kafka.tasks.health import JobMetrics, Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
 from kafka.tasks.pools.gc_tuning import reduce_collections
@@ -118,7 +118,7 @@ def run_worker(
     )
     with contextlib.ExitStack() as ends:
         ends.callback(job_log.close)
-        ends.callback(app.close)
+        ends.callback(_disconnect, app)
         if threading.current_thread() is threading.main_thread():
             ends.callback(_watch_signals(loop, worker).close)
         any_loop: Any = loop  # pools of processes watch descriptors on it
@@ -145,6 +145,12 @@ def run_worker(
     if worker.error is not None:
         raise worker.error
     return worker
+
+
+def _disconnect(app: App) -> None:
+    """Jobs that its tasks could not enqueue are the errors of these tasks' runs, and in the log."""
+    with contextlib.suppress(JobsNotSent):
+        app.close()
 
 
 def filled(settings: PoolSettings, app: App) -> PoolSettings:

@@ -31,20 +31,24 @@ from kafka.errors import (
     NonEmptyGroupError,
     NotCoordinatorError,
     RequestTimedOutError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
-from kafka.log_limit import LimitedLog
+from kafka.log_limit import MOST, LimitedLog
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.records import RecordBatchBuilder
 from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
 from kafka.structs import TopicPartition
-from kafka.tasks import App, JobState, PayloadTooLarge
+from kafka.tasks import App, JobsNotSent, JobState, JobTimeout, PayloadTooLarge
+from kafka.tasks import job as job_module
 from kafka.tasks.backends.kafka import KafkaBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing, check_share_groups
 from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
+from kafka.tasks.backends.kafka.enqueue_tally import EnqueueTally
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
+from kafka.tasks.deadline import Deadline
 from kafka.tasks.delivery.base import Appended, ClaimKind, Ending, JobLease, OutgoingRecord, RecordKind
 from kafka.tasks.delivery.share_group import delivery
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
@@ -919,7 +923,7 @@ def test_ones_own_jobs_are_not_looked_up_however_soon_they_begin(app: App, monke
     job_id = front.new_id()
     looked_up: list[object] = []
     monkeypatch.setattr(front.results._log, "look_up", lambda *asked: looked_up.append(asked))
-    assert backend.wait(job_id, 0) is None
+    assert backend.add_waiter(job_id, lambda _: None, SOON_S) is None
     assert looked_up == []
 
 
@@ -930,6 +934,127 @@ def test_a_broker_that_stops_answering_while_it_is_connected_to_is_given_up_afte
     with broker.faults.drop("Produce", topic=app.names.results), pytest.raises(KafkaTimeoutError, match="within 1"):
         app.send("x")
     app.close(SOON_S)
+
+
+def test_a_caller_has_its_answer_in_time_though_the_broker_hangs(
+    app: App, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGSTOP: connections stay open, nothing is answered."""
+    monkeypatch.setattr(job_module, "LEAST_ASK_S", 0.0)
+    job = app.send("x")
+    app.flush(SOON_S)
+    elsewhere = App(app.name, bootstrap_servers=broker.bootstrap, partitions=2, request_timeout=60, connect_timeout=60)
+    bare = elsewhere.job(job.id)
+    began_at = time.monotonic()
+    broker.pause()
+    try:
+        for text, ask in (
+            ("no connection to", lambda: bare.result(timeout=0.05)),
+            ("no connection to", lambda: bare.status(timeout=0.05)),
+            ("no offsets for", lambda: job.result(timeout=0.05)),
+            ("no offsets for", lambda: job.wait(timeout=0.05)),
+            ("no offsets for", lambda: job.status(timeout=0.05)),
+        ):
+            with pytest.raises(JobTimeout, match=text) as caught:
+                ask()
+            assert isinstance(caught.value.__cause__, KafkaTimeoutError)
+        with pytest.raises(KafkaTimeoutError, match="is not connected to .* within 0.05 s"):
+            elsewhere.warm_up(timeout=0.05)
+    finally:
+        broker.resume()
+    assert time.monotonic() - began_at < SOON_S
+    assert bare.status() is JobState.UNKNOWN, "the connection was made in the background"
+    assert job.status() is JobState.QUEUED
+    elsewhere.close(SOON_S)
+
+
+def test_a_connection_that_is_made_after_the_app_was_closed_is_closed_too(app: App, broker: EmbeddedBroker) -> None:
+    elsewhere = App(app.name, bootstrap_servers=broker.bootstrap, partitions=2)
+    backend = elsewhere.backend()
+    assert isinstance(backend, KafkaBackend)
+    broker.pause()
+    try:
+        with pytest.raises(KafkaTimeoutError):
+            backend._connected(Deadline(0.01))
+        connecting = backend._connecting
+        elsewhere.close(SOON_S)
+    finally:
+        broker.resume()
+    assert connecting is not None and connecting.wait(SOON_S)
+    assert isinstance(connecting.exception, IllegalStateError)
+    assert backend._front is None
+
+
+# -- jobs that are not written -----------------------------------------------------------------------------------------
+
+
+def test_jobs_that_the_broker_refuses_are_the_error_of_the_next_flush_and_a_line_of_log(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App("refused", bootstrap_servers=broker.bootstrap, partitions=2, queues=["mail"], track_queued=True)
+    seen: list[str] = []
+    app.on_enqueue_error(lambda job, error: seen.append(job.id))
+    for _ in range(5):
+        app.send("x", queue="mail")
+    app.flush(SOON_S)
+    for _ in range(3):
+        app.send("x", queue="mail")
+    with broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", topic="refused.mail"):
+        app.backend().flush(SOON_S)
+        jobs = [app.send("x", queue="mail") for _ in range(200)]
+        app.backend().flush(SOON_S)
+    app.send("x")
+    with pytest.raises(JobsNotSent, match="to refused.mail: ") as caught, app.batch():
+        pass
+    error = caught.value
+    assert "TopicAuthorizationFailedError" in str(error)
+    assert isinstance(error.cause, TopicAuthorizationFailedError)
+    assert (error.count, error.total) == (len(seen), 204)
+    assert 200 <= error.count <= 203
+    assert [job.id for job in jobs] == seen[-200:]
+    assert {job.status() for job in jobs} == {JobState.FAILURE}
+    with pytest.raises(TopicAuthorizationFailedError):
+        jobs[0].result()
+    app.flush(SOON_S)
+    lines = [record for record in caplog.records if "not written to refused.mail" in record.getMessage()]
+    assert 1 <= len(lines) <= MOST + 1
+    assert lines[0].levelno == logging.ERROR
+    app.close(SOON_S)
+
+
+def test_jobs_that_are_still_under_way_when_the_app_is_closed_are_its_error(broker: EmbeddedBroker) -> None:
+    app = App("closed", bootstrap_servers=broker.bootstrap, partitions=2)
+    app.send("x")
+    app.flush(SOON_S)
+    with broker.faults.drop("Produce", topic="closed.default"):
+        job = app.send("x")
+        with pytest.raises(JobsNotSent, match="1 of 1 job was not written to closed.default"):
+            app.close(0)
+    assert not app.is_connected
+    assert job.enqueue_error is not None
+    app.close()
+
+
+def test_a_tally_counts_jobs_alone_and_names_the_first_cause(caplog: pytest.LogCaptureFixture) -> None:
+    now = [100.0]
+    tally = EnqueueTally(frozenset(["shop.results"]), lambda: now[0])
+    assert tally.take() is None
+    tally.batch_done("shop.mail", 60, None)
+    tally.batch_done("shop.results", 5, KafkaTimeoutError("states are not jobs"))
+    assert tally.take() is None
+    tally.batch_done("shop.mail", 60, None)
+    tally.batch_done("shop.mail", 2, OSError("first\nand more"))
+    for _ in range(MOST + 5):
+        tally.batch_done("shop.other", 1, KafkaTimeoutError("second"))
+    error = tally.take()
+    assert error is not None
+    assert (error.count, error.total) == (2 + MOST + 5, 60 + 2 + MOST + 5)
+    assert "not written to shop.mail, shop.other: OSError: first; " in str(error)
+    assert tally.take() is None
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "2 jobs were not written to shop.mail: OSError: first; the status() of their handles is FAILURE"
+    assert lines[1].startswith("1 job was not written to shop.other: KafkaTimeoutError: second; ")
+    assert len(lines) == 1 + MOST + 1, "the rest as one line, when they are taken"
 
 
 def test_many_threads_wait_each_for_its_own_job(app: App, say: Callable[..., None]) -> None:
@@ -1006,7 +1131,7 @@ def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(
             backend.send_state(StateRecord(job_id, JobState.STARTED, attempt))
         backend.flush(SOON_S)
         with caplog.at_level(logging.WARNING, "kafka.tasks"):
-            found = front.results.find(job_id)
+            found = front.results.find(job_id, SOON_S)
         assert found is not None
         assert (found.state, found.attempt) == (JobState.STARTED, 3)
         assert 0 < sum(": malformed state record" in record.getMessage() for record in caplog.records) < 30

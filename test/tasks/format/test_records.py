@@ -43,6 +43,7 @@ def test_records_of_other_kinds_are_passed_over() -> None:
     assert decode(b"clock", b"", []) is None
     assert decode(ID.encode(), b"", [("state", b"PROGRESS")]) is None
     assert decode(ID.encode(), b"", [("state", b"UNKNOWN")]) is None
+    assert decode(ID.encode(), b"", [("state", b"PENDING")]) is None
     assert decode(ID.encode(), b"", [("state", None)]) is None
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
-from kafka.tasks import App, FinishedJob, PoolSettings, UnknownQueue
+from kafka.tasks import App, FinishedJob, JobsNotSent, PoolSettings, UnknownQueue
 from kafka.tasks.worker.driver import check_queues, filled, run_worker
 from kafka.tasks.worker.signals import SIGNALS
 from kafka.tasks.worker.worker import Worker, WorkerStage
@@ -71,6 +71,15 @@ def test_jobs_are_logged_unless_that_is_turned_off(
     assert [line for line in lines if job.id in line] == (
         [f"last {job.id} received", f"last {job.id} succeeded"] if is_on else []
     )
+
+
+def test_a_worker_ends_well_though_a_task_could_not_enqueue_a_job(app: App, backend: FakeBackend) -> None:
+    backend.not_sent = JobsNotSent(1, 1, OSError("gone"), "shop.mail")
+    loop = Loop()
+    worker = run_worker(app, [], "threads", 1, loop, lambda worker: worker.stop())
+    loop.close()
+    assert worker.error is None
+    assert backend.is_closed
 
 
 class Signalled:

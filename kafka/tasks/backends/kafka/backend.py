@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafka.client import KafkaClient
-from kafka.errors import IllegalStateError
-from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
+from kafka.errors import IllegalStateError, KafkaTimeoutError
+from kafka.future import Future
+from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata, watch_batches
 from kafka.tasks.backends.base import (
     DeadLog,
     QueuePurge,
@@ -28,10 +29,11 @@ from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
 from kafka.tasks.backends.kafka.control import set_paused
 from kafka.tasks.backends.kafka.dead_log import KafkaDeadLog
+from kafka.tasks.backends.kafka.enqueue_tally import EnqueueTally
 from kafka.tasks.backends.kafka.purge import KafkaPurge
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
-from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
-from kafka.tasks.errors import UnknownQueue
+from kafka.tasks.deadline import Deadline, run_in_thread
+from kafka.tasks.errors import JobsNotSent, UnknownQueue
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord, encode, is_late
@@ -49,6 +51,8 @@ from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
 
 log = logging.getLogger(__name__)
 
+_NO_DEADLINE = Deadline(None)
+
 OBSERVE_S = 0.25
 """How often the broker's clock is learnt from an answer."""
 
@@ -63,6 +67,8 @@ class KafkaBackend:
 
     def __init__(self, app: str, settings: Settings) -> None:
         self.clock = BrokerTimeEstimate()
+        self.app = app
+        self.result_ttl_s = settings.result_ttl
         self.address = settings.bootstrap_servers
         self._names = TopicNames(app)
         self._settings = settings
@@ -76,9 +82,11 @@ class KafkaBackend:
         )
         self._lock = threading.Lock()
         self._front: _ConnectedClients | None = None
+        self._connecting: Future[_ConnectedClients] | None = None
         self._worker_clients: list[KafkaClient] = []
         self.new_id: Callable[[], str] = lambda: self._connected().new_id()
         self._observe_at = 0.0
+        self._tally = EnqueueTally(frozenset((self._names.results, self._names.late)))
         self._is_closed = False
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
@@ -121,20 +129,47 @@ class KafkaBackend:
         if self._front is not None:
             self._front.producer.flush(timeout)
 
+    def take_not_sent(self) -> JobsNotSent | None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return self._tally.take()
+
     # -- states -------------------------------------------------------------------------------------------------------
 
-    def find(self, job_id: str) -> StateRecord | None:
+    def known(self, job_id: str) -> StateRecord | None:
         """See :class:`kafka.tasks.backends.base.Backend`."""
-        return self._connected().results.find(job_id)
+        front = self._front
+        return None if front is None else front.results.known(job_id)
 
-    def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
+    def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
         """See :class:`kafka.tasks.backends.base.Backend`."""
-        return self._connected().results.wait(job_id, timeout)
+        results, left_s = self._results(timeout)
+        return results.find(job_id, left_s)
+
+    def add_waiter(
+        self, job_id: str, on_end: Callable[[StateRecord | None], object], timeout: float | None
+    ) -> StateRecord | None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        results, left_s = self._results(timeout)
+        return results.add_waiter(job_id, on_end, left_s)
+
+    def is_at_hand(self, job_id: str) -> bool:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        front = self._front
+        return front is not None and front.results.is_at_hand(job_id)
+
+    def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        front = self._front
+        if front is not None:
+            front.results.remove_waiter(job_id, on_end)
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
+        # Share groups and the like: a third of what an app that only enqueues would import.
+        from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
+
         side, client = open_worker_backend(
             self._names, self._settings, self._shape, self.clock, loop, queues, events
         )
@@ -168,20 +203,45 @@ class KafkaBackend:
             client.close()
         self._worker_clients = []
 
-    def _connected(self) -> _ConnectedClients:
+    def _results(self, timeout: float | None) -> tuple[ResultReader, float | None]:
+        """The reader, and what is left of the time."""
         front = self._front
-        if front is None:
-            with self._lock:
-                if self._is_closed:
-                    raise IllegalStateError(
-                        f"the connection of app {self._names.app!r} was closed, and handles made before that cannot be "
-                        "used any more; make a new one with app.job(handle.id)"
-                    )
-                front = self._front
-                if front is None:
-                    front = self._front = _ConnectedClients(self._names, self._settings, self._shape, self.clock)
-                    self.new_id = front.new_id
+        if front is not None:
+            return front.results, timeout
+        deadline = Deadline(timeout)
+        return self._connected(deadline).results, deadline.left_s()
+
+    def _connected(self, deadline: Deadline = _NO_DEADLINE) -> _ConnectedClients:
+        """Connects in a thread of its own, so that a caller whose time is up leaves the connection to the next one."""
+        if self._front is not None:
+            return self._front
+        with self._lock:
+            self._check_open()
+            connecting = self._connecting
+            if connecting is None or connecting.failed():
+                connecting = self._connecting = run_in_thread("kafka-task-queue-connect", self._connect)
+        if not connecting.wait(deadline.left_s()):
+            raise KafkaTimeoutError(f"no connection to {self.address} within {deadline.timeout_s:g} s")
+        return connecting.result()
+
+    def _connect(self) -> _ConnectedClients:
+        front = _ConnectedClients(self._names, self._settings, self._shape, self.clock, self._tally)
+        with self._lock:
+            is_closed = self._is_closed
+            if not is_closed:
+                self._front = front
+                self.new_id = front.new_id
+        if is_closed:
+            front.close(0)
+            self._check_open()
         return front
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateError(
+                f"the connection of app {self._names.app!r} was closed, and handles made before that cannot be "
+                "used any more; make a new one with app.job(handle.id)"
+            )
 
     def _observe(self, sent_ms: int, metadata: RecordMetadata) -> None:
         self.clock.observe(sent_ms, self.clock.local_ms(), metadata.timestamp)
@@ -190,7 +250,14 @@ class KafkaBackend:
 class _ConnectedClients:
     """The connected half: everything that has a thread behind it."""
 
-    def __init__(self, names: TopicNames, settings: Settings, shape: TopicDefaults, clock: BrokerTimeEstimate) -> None:
+    def __init__(
+        self,
+        names: TopicNames,
+        settings: Settings,
+        shape: TopicDefaults,
+        clock: BrokerTimeEstimate,
+        tally: EnqueueTally,
+    ) -> None:
         """Connects, creates or checks the results topic, and starts the producer and the reader of results, all on one
         I/O thread. Its errors are those of connecting, of missing rights and of topics that are missing or do not fit;
         the thread is closed then."""
@@ -213,7 +280,9 @@ class _ConnectedClients:
                 batch_records=PRODUCER_BATCH_RECORDS,
             )
             self.producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
+            watch_batches(self.producer, tally.batch_done)
             self.send = self.producer.send
+            self.producer.partitions_for(names.late)  # the offsets below would wait for another look at the metadata
             self._set_clock(names.results, clock, settings.request_timeout)
             self.results = ResultReader(
                 io, names, partitions, self.partition, clock, settings.result_view, settings.request_timeout
