@@ -127,7 +127,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "msgpack": ("tasks.format.serializers",),
     "prometheus_client": ("tasks.health.metrics",),
     "pytest": ("testing",),
-    "typing_extensions": ("wire.message",),  # for type checkers only: it is no dependency
+    "typing_extensions": ("wire.message", "tasks.app", "tasks.task"),  # for type checkers only: it is no dependency
     "mypy_extensions": ("_native",),  # the same
 }
 

@@ -13,9 +13,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from types import NoneType
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.tasks.apps import add_app
@@ -39,18 +38,27 @@ from kafka.tasks.hooks import (
     finished_job,
 )
 from kafka.tasks.job import JobHandle
-from kafka.tasks.options import TaskOptions, call_options, check_task_name, task_options
+from kafka.tasks.options import SendKeywords, TaskOptions, call_options, check_task_name, task_options
 from kafka.tasks.retry import Retry
-from kafka.tasks.settings import ClientSettings, optional_timeout, read_settings
+from kafka.tasks.settings import (
+    ClientKeywords,
+    ClientSettings,
+    Seconds,
+    SettingKeywords,
+    optional_timeout,
+    read_settings,
+)
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack  # typing has it from 3.11 on
 
 P = ParamSpec("P")
 R = TypeVar("R")
 OnSuccess = TypeVar("OnSuccess", bound=SuccessHandler)
 OnError = TypeVar("OnError", bound=ErrorHandler)
 OnEnqueueError = TypeVar("OnEnqueueError", bound=EnqueueErrorHandler)
-Seconds = float | int | timedelta
 
 
 class App:
@@ -60,11 +68,12 @@ class App:
     invalid one raises :class:`kafka.errors.KafkaConfigurationError`.
     """
 
-    def __init__(self, name: str, **settings: Any) -> None:
+    def __init__(self, name: str, **settings: Unpack[SettingKeywords]) -> None:
         self.names = TopicNames(name)
         self.settings = read_settings(settings)
         self.tasks: dict[str, Task[..., Any]] = {}
         """The declared tasks by name."""
+        self._aliases: dict[str, Task[..., Any]] = {}
         self.codec = PayloadCodec(None, frozenset(self.settings.accept_content))
         """How calls and results of tasks are written and read that are not declared here."""
         self.handlers = Handlers()
@@ -105,6 +114,7 @@ class App:
         expires: Seconds | None = None,
         store_result: bool | None = None,
         serializer: str | None = None,
+        aliases: Sequence[str] = (),
     ) -> Callable[[Callable[Concatenate[Context, P], R]], Task[P, R]]: ...
 
     @overload
@@ -120,6 +130,7 @@ class App:
         expires: Seconds | None = None,
         store_result: bool | None = None,
         serializer: str | None = None,
+        aliases: Sequence[str] = (),
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Any, **options: Any) -> Any:
@@ -129,7 +140,8 @@ class App:
         error ends the job. ``timeout``, ``soft_timeout``: seconds of running; at the soft one :class:`SoftTimeLimit` is
         raised inside the task, at the hard one the job ends. ``expires``: seconds from the enqueue, after which it does
         not start any more. ``bind``: the function gets a :class:`Context` first. ``store_result=False``: no record of
-        a success. ``serializer``: ``"json"``, ``"msgpack"`` or ``"pickle"``, of arguments and results. Raises
+        a success. ``serializer``: ``"json"``, ``"msgpack"`` or ``"pickle"``, of arguments and results. ``aliases``:
+        former names of a task that was renamed; jobs of these names are run by it, too, and ``send`` takes them. Raises
         :class:`kafka.errors.IllegalArgumentError`.
         """
         if function and (options or len(function) > 1 or not callable(function[0])):
@@ -148,14 +160,16 @@ class App:
 
         def declare(function: Callable[..., Any]) -> Task[..., Any]:
             task: Task[..., Any] = Task(self, function, filled, read)
-            existing = self.tasks.get(task.name)
-            if task.name == ERROR_TASK:
-                raise IllegalArgumentError(f"{task.origin} cannot have the name {ERROR_TASK!r}: it is reserved")
-            if existing is not None and existing.origin != task.origin:
-                raise IllegalArgumentError(
-                    f"two tasks have the name {task.name!r}: {existing.origin} and {task.origin}"
-                )
+            for name in (task.name, *task.aliases):
+                existing = self.find_task(name)
+                if name == ERROR_TASK:
+                    raise IllegalArgumentError(f"{task.origin} cannot have the name {ERROR_TASK!r}: it is reserved")
+                if existing is not None and existing.origin != task.origin:
+                    raise IllegalArgumentError(
+                        f"two tasks have the name {name!r}: {existing.origin} and {task.origin}"
+                    )
             self.tasks[task.name] = task
+            self._aliases.update(dict.fromkeys(task.aliases, task))
             self._queues.add(task.queue)
             return task
 
@@ -197,7 +211,7 @@ class App:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
-        **options: Any,
+        **options: Unpack[SendKeywords],
     ) -> JobHandle[Any]:
         """Enqueue a job by its task's name; nothing of the task needs to be imported here.
 
@@ -210,7 +224,7 @@ class App:
             raise IllegalArgumentError(f"args must be a list or tuple of arguments, not {args!r}")
         if not isinstance(kwargs, (Mapping, NoneType)) or not all(isinstance(key, str) for key in kwargs or ()):
             raise IllegalArgumentError(f"kwargs must be a dict with str keys, not {kwargs!r}")
-        task = self.tasks.get(name)
+        task = self.find_task(name)
         positional, named = tuple(args), dict(kwargs or {})
         expires = read.expires
         if task is not None:
@@ -228,6 +242,7 @@ class App:
             soft_timeout=read.soft_timeout,
             store_result=read.store_result,
             content_type=serializer.media_type,
+            extra=read.headers,
         ).headers()[1:]
         is_stored = read.store_result is not False
         if task is not None and read.store_result is None:
@@ -273,10 +288,12 @@ class App:
             raise IllegalArgumentError(f"{job_id!r} is not a job id (32 lower-case hex digits)")
         return JobHandle(job_id, self.backend(), self.codec)
 
-    def connect_to(self, bootstrap_servers: str | None = None, **security: Any) -> None:
+    def connect_to(self, bootstrap_servers: str | None = None, **security: Unpack[ClientKeywords]) -> None:
         """Use other servers than those of the declaration (a command's ``--bootstrap-server``; None: the same), and
         other settings of security; closes a connection."""
-        given = dict(security) if bootstrap_servers is None else {**security, "bootstrap_servers": bootstrap_servers}
+        given: dict[str, Any] = {**security}
+        if bootstrap_servers is not None:
+            given["bootstrap_servers"] = bootstrap_servers
         read = read_settings(given)
         foreign = [name for name in security if name not in read.client]
         if foreign:
@@ -320,6 +337,10 @@ class App:
                 self._backend = open_backend(self.name, self.settings)
             return self._backend
 
+    def find_task(self, name: str) -> Task[..., Any] | None:
+        """The declared task of that name, or former name."""
+        return self.tasks.get(name) or self._aliases.get(name)
+
     def check_queue(self, queue: str) -> str:
         """``queue`` itself when the app knows it; :class:`UnknownQueue` with the nearest name when not."""
         check_queue(queue)
@@ -332,7 +353,7 @@ class App:
 
     def codec_of(self, name: str) -> PayloadCodec:
         """How calls and results of a task of this name are written and read."""
-        task = self.tasks.get(name)
+        task = self.find_task(name)
         return self.codec if task is None else task.codec
 
     def enqueue(

@@ -7,8 +7,11 @@ It is made by the pool where the task runs and reads the job's state from there;
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafka.tasks.format.envelope import Header
 
 _log = logging.getLogger("kafka.tasks.job")
 
@@ -20,7 +23,7 @@ def _never() -> bool:
 class Context:
     """The run of one attempt, seen from inside the task."""
 
-    __slots__ = ("_cancelled", "attempt", "deliveries", "job_id", "task_name")
+    __slots__ = ("_cancelled", "_extra", "attempt", "deliveries", "job_id", "task_name")
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class Context:
         attempt: int = 1,
         deliveries: int = 1,
         cancelled: Callable[[], bool] = _never,
+        extra: Sequence[Header] = (),
     ) -> None:
         self.job_id = job_id
         self.task_name = task_name
@@ -37,6 +41,13 @@ class Context:
         self.deliveries = deliveries
         """How often the broker has handed the present record out; no crash counter."""
         self._cancelled = cancelled
+        self._extra = extra
+
+    @property
+    def headers(self) -> dict[str, bytes]:
+        """The headers that the caller gave the job (``task.using(headers=...)``, or any other producer); a str arrives
+        as UTF-8, and null as no bytes."""
+        return {name: value or b"" for name, value in self._extra}
 
     @property
     def cancelled(self) -> bool:

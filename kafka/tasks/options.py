@@ -2,21 +2,27 @@
 the numbers of a worker, which come from an app's settings and the command line.
 
 An unknown option, one that makes no sense, and one that this release does not carry yet each raise at once:
-nothing is cut or ignored silently. A new option is one more row of a table here, and a field of its class.
+nothing is cut or ignored silently. A new option is one more row of a table here, a field of its class, and a keyword:
+of :class:`CallKeywords` for calls, of ``App.task`` for declarations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import did_you_mean
+from kafka.tasks.format.envelope import DEAD, MOST_EXTRA, OWN_HEADERS, Header
 from kafka.tasks.format.serializers import check_serializer
 from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
-from kafka.tasks.settings import flag, optional, retry_policy, seconds
+from kafka.tasks.settings import Seconds, flag, optional, retry_policy, seconds
+
+MOST_HEADER_NAME = 250
+"""Characters of a header's name."""
 
 LATER: Mapping[str, str] = {
     "delay": "the schedule",
@@ -48,11 +54,12 @@ class TaskOptions:
     bind: bool = False
     store_result: bool | None = None
     serializer: str | None = None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class CallOptions:
-    """What one call says. None: the task's option holds."""
+    """What one call says. None: the task's option holds. ``headers``: of the caller's own."""
 
     queue: str | None = None
     timeout: float | None = None
@@ -60,6 +67,24 @@ class CallOptions:
     expires: float | None = None
     store_result: bool | None = None
     serializer: str | None = None
+    headers: tuple[Header, ...] = ()
+
+
+class SendKeywords(TypedDict, total=False):
+    """What ``app.send`` takes besides its parameters, for editors and type checkers."""
+
+    timeout: Seconds | None
+    soft_timeout: Seconds | None
+    expires: Seconds | None
+    store_result: bool | None
+    serializer: str | None
+    headers: Mapping[str, str | bytes] | None
+
+
+class CallKeywords(SendKeywords, total=False):
+    """What ``task.using`` takes."""
+
+    queue: str | None
 
 
 @dataclass(frozen=True)
@@ -91,6 +116,38 @@ def _queue(option: str, value: Any) -> str:
     return check_queue(value)
 
 
+def _aliases(option: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise IllegalArgumentError(f"{option} must be a tuple of former names of the task, not {value!r}")
+    return tuple(check_task_name("an alias", name) for name in value)
+
+
+def _headers(option: str, value: Any) -> tuple[Header, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, Mapping) or len(value) > MOST_EXTRA:
+        most = f"a dict of at most {MOST_EXTRA} names with str or bytes"
+        raise IllegalArgumentError(f"{option} must be {most}, not {value!r:.100}")
+    return tuple((_header_name(option, name), _header_value(option, name, each)) for name, each in value.items())
+
+
+def _header_name(option: str, name: Any) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= MOST_HEADER_NAME or not name.isprintable():
+        raise IllegalArgumentError(
+            f"{option}: a name must be a str of 1 to {MOST_HEADER_NAME} printable characters, not {name!r}"
+        )
+    if name in OWN_HEADERS or name.startswith(DEAD):
+        raise IllegalArgumentError(f"{option}: a job has a header {name!r} of its own; choose another name")
+    return name
+
+
+def _header_value(option: str, name: str, value: Any) -> bytes:
+    with contextlib.suppress(UnicodeEncodeError):
+        if isinstance(value, (str, bytes)):
+            return value.encode() if isinstance(value, str) else value
+    raise IllegalArgumentError(f"{option}: the value of {name!r} must be str (of valid UTF-8) or bytes, not {value!r}")
+
+
 _CALL: dict[str, Callable[[str, Any], Any]] = {
     "queue": optional(_queue),
     "timeout": optional(seconds),
@@ -98,9 +155,11 @@ _CALL: dict[str, Callable[[str, Any], Any]] = {
     "expires": optional(seconds),
     "store_result": optional(flag),
     "serializer": optional(check_serializer),
+    "headers": _headers,
 }
 _TASK: dict[str, Callable[[str, Any], Any]] = {
-    **_CALL,
+    **{name: check for name, check in _CALL.items() if name != "headers"},
+    "aliases": _aliases,
     "name": optional(check_task_name),
     "retry": optional(retry_policy),
     "bind": flag,

@@ -2,22 +2,28 @@
 
 Durations are seconds (a number or a ``timedelta``), sizes are bytes. Settings of the clients for credentials and TLS
 (``security_protocol``, ``sasl_*``, ``ssl_*``) go through to them unchanged and are not in the table. A new setting is
-one more row of ``SETTINGS`` and one more field of :class:`Settings`; there are to be at most 40.
+one more row of ``SETTINGS``, one more key of :class:`SettingKeywords`, which editors and type checkers know, and one
+more field of :class:`Settings`; there are to be at most 40.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks.errors import did_you_mean
 from kafka.tasks.format.serializers import SAFE, SERIALIZERS, check_serializer
 from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+Seconds: TypeAlias = "float | timedelta"
 
 EMBEDDED = "embedded:"
 """In front of the directory of a broker of our own."""
@@ -173,6 +179,57 @@ SETTINGS: dict[str, QueueSetting] = {
 _CLIENT_PREFIXES = ("security_protocol", "sasl_", "ssl_")
 
 
+class ClientKeywords(TypedDict, total=False):
+    """The settings that go to the clients unchanged: see their reference."""
+
+    security_protocol: str
+    ssl_context: SSLContext | None
+    ssl_check_hostname: bool
+    ssl_cafile: str | None
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_password: str | Callable[[], str] | None
+    ssl_crlfile: str | None
+    ssl_ciphers: str | None
+    sasl_mechanism: str | None
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    sasl_oauth_token_provider: Any
+
+
+class SettingKeywords(ClientKeywords, total=False):
+    """What ``App(name, ...)`` takes, for editors and type checkers: the keys of :data:`SETTINGS`."""
+
+    bootstrap_servers: str | Sequence[str]
+    default_queue: str
+    queues: Iterable[str]
+    partitions: int
+    replication_factor: int | None
+    min_insync_replicas: int | None
+    create_topics: bool
+    max_payload_bytes: int
+    result_ttl: Seconds
+    dead_ttl: Seconds
+    unknown_ttl: Seconds
+    store_result: bool
+    serializer: str
+    accept_content: Iterable[str]
+    track_queued: bool
+    track_started: bool
+    retry: Retry | None
+    timeout: Seconds | None
+    soft_timeout: Seconds | None
+    crash_limit: int
+    stop_grace: Seconds
+    kill_grace: Seconds
+    linger: Seconds
+    batch_bytes: int
+    compression: str | None
+    connect_timeout: Seconds
+    request_timeout: Seconds
+    result_view: int
+
+
 class ClientSettings(dict[str, Any]):
     """Settings of the clients, passwords among them: it shows their names alone."""
 
@@ -215,7 +272,7 @@ class Settings:
     client: ClientSettings
 
 
-def read_settings(given: dict[str, Any]) -> Settings:
+def read_settings(given: Mapping[str, Any]) -> Settings:
     """Settings with defaults filled in; :class:`KafkaConfigurationError` for an unknown or impossible one."""
     values: dict[str, Any] = {name: row.default for name, row in SETTINGS.items()}
     client = ClientSettings()

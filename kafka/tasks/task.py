@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from kafka.errors import IllegalArgumentError
@@ -22,10 +22,12 @@ from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.serializers import PayloadFormat
 from kafka.tasks.functions import FunctionName, is_coroutine_function, refusal_of_main
-from kafka.tasks.options import TaskOptions, call_options, check_limits
+from kafka.tasks.options import CallKeywords, TaskOptions, call_options, check_limits
 from kafka.tasks.retry import Retry
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack  # typing has it from 3.11 on
+
     from kafka.tasks.hooks import Handlers
     from kafka.tasks.job import JobHandle
     from kafka.tasks.settings import Settings
@@ -86,6 +88,8 @@ class Task(Generic[P, R]):
                 f"{function!r} has no name of its own that its task could have: declare it with app.task(name=...)"
             )
         self.name = options.name or self.origin
+        self.aliases = tuple(alias for alias in dict.fromkeys(options.aliases) if alias != self.name)
+        """Its former names: jobs of these names are run, too."""
         self.queue = options.queue or "default"
         self.bind = options.bind
         self.is_coroutine = is_coroutine_function(function)
@@ -125,9 +129,10 @@ class Task(Generic[P, R]):
         """
         return self._call.delay(*args, **kwargs)
 
-    def using(self, **options: Any) -> Call[P, R]:
+    def using(self, **options: Unpack[CallKeywords]) -> Call[P, R]:
         """The same task with other options for this call: ``queue timeout soft_timeout expires store_result
-        serializer``."""
+        serializer``, and ``headers``: names with str or bytes that travel with the job, such as a trace context; the
+        task finds them in ``ctx.headers``. Raises :class:`kafka.errors.IllegalArgumentError`."""
         return Call(self, options)
 
     @property
@@ -154,7 +159,7 @@ class Call(Generic[P, R]):
 
     __slots__ = ("_expires_s", "_headers", "_is_stored", "_queue", "_serializer", "_task")
 
-    def __init__(self, task: Task[P, R], given: dict[str, Any]) -> None:
+    def __init__(self, task: Task[P, R], given: Mapping[str, Any]) -> None:
         options = call_options(given)
         own = task.options
         check_limits(options.soft_timeout or own.soft_timeout, options.timeout or own.timeout)
@@ -171,6 +176,7 @@ class Call(Generic[P, R]):
             soft_timeout=options.soft_timeout,
             store_result=options.store_result,
             content_type=self._serializer.media_type,
+            extra=options.headers,
         ).headers()[1:]
 
     @overload

@@ -82,6 +82,49 @@ def test_options_of_a_call_travel_with_the_job(app: App, backend: FakeBackend) -
     assert (second.timeout, second.store_result) == (None, None)
 
 
+def test_headers_of_the_caller_travel_with_the_job(app: App, backend: FakeBackend) -> None:
+    f = app.task(name="f")(lambda: None)
+    f.using(headers={"traceparent": "00-1", "blob": b"\xff"}, store_result=False).delay()
+    app.send("g", headers={"traceparent": b"00-2"})
+    first, second = [decode(r.value, r.headers) for r in backend.queues.topics["shop.default"]]
+    assert (first.extra, first.store_result) == ((("traceparent", b"00-1"), ("blob", b"\xff")), False)
+    assert second.extra == (("traceparent", b"00-2"),)
+    with pytest.raises(IllegalArgumentError, match="a header 'name' of its own"):
+        app.send("g", headers={"name": "h"})
+
+
+def test_a_renamed_task_is_found_under_its_former_names(app: App, backend: FakeBackend) -> None:
+    @app.task(name="mail.send", aliases=("shop.tasks.send", "mail.send", "send"), queue="mail", expires=60)
+    def send(user_id: int) -> None: ...
+
+    assert send.aliases == ("shop.tasks.send", "send")
+    app.send("send", (7,))
+    envelope = decode(only_record(backend, "shop.mail").value, only_record(backend, "shop.mail").headers)
+    assert (envelope.name, envelope.expires_ms) == ("send", envelope.enqueued_ms + 60_000)
+    with pytest.raises(TypeError, match="user_id"):
+        app.send("shop.tasks.send")
+    assert list(app.tasks) == ["mail.send"]
+
+
+@pytest.mark.parametrize("first", [{"name": "a", "aliases": ["x"]}, {"name": "x"}])
+@pytest.mark.parametrize("second", [{"name": "b", "aliases": ["x"]}, {"name": "x", "aliases": ["y"]}])
+def test_a_name_and_a_former_name_are_of_one_task(app: App, first: dict[str, Any], second: dict[str, Any]) -> None:
+    def f() -> None: ...
+
+    def g() -> None: ...
+
+    app.task(**first)(f)
+    with pytest.raises(IllegalArgumentError, match="two tasks have the name 'x': .*f and .*g"):
+        app.task(**second)(g)
+    app.task(**first)(f)  # its module is loaded again
+    assert len(app.tasks) == 1
+
+
+def test_the_hidden_tasks_name_is_no_former_name_either(app: App) -> None:
+    with pytest.raises(IllegalArgumentError, match="it is reserved"):
+        app.task(name="f", aliases=["kafka.tasks.error_handler"])(lambda: None)
+
+
 def test_an_option_may_have_the_name_of_an_argument(app: App, backend: FakeBackend) -> None:
     @app.task
     def f(queue: str, timeout: int) -> None: ...

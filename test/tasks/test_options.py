@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import typing
 from typing import Any
 
 import pytest
 
 from kafka.errors import IllegalArgumentError
-from kafka.tasks.options import LATER, call_options, task_options
+from kafka.tasks import App
+from kafka.tasks.options import (
+    _CALL,
+    _TASK,
+    LATER,
+    CallKeywords,
+    CallOptions,
+    SendKeywords,
+    TaskOptions,
+    call_options,
+    task_options,
+)
 from kafka.tasks.retry import Retry
 
 
@@ -48,6 +62,52 @@ def test_an_option_that_makes_no_sense_is_refused_everywhere(given: dict[str, An
 def test_a_declaration_that_makes_no_sense_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(IllegalArgumentError):
         task_options(given)
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        (["a"], r"headers must be a dict of at most 100 names with str or bytes, not \['a'\]"),
+        ({f"h{n}": "" for n in range(101)}, "at most 100 names"),
+        ({"": "x"}, "a name must be a str of 1 to 250 printable characters, not ''"),
+        ({"a\n": "x"}, "printable"),
+        ({7: "x"}, "a name must be a str"),
+        ({"x" * 251: "x"}, "1 to 250"),
+        ({"attempt": "2"}, "a job has a header 'attempt' of its own; choose another name"),
+        ({"id": "2"}, "a header 'id' of its own"),
+        ({"dead-cause": "x"}, "a header 'dead-cause' of its own"),
+        ({"a": 1}, r"the value of 'a' must be str \(of valid UTF-8\) or bytes, not 1"),
+        ({"a": None}, "the value of 'a' must be"),
+        ({"a": "\ud800"}, "of valid UTF-8"),
+    ],
+)
+def test_headers_that_no_job_can_carry_are_one_clear_line(headers: Any, text: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text) as caught:
+        call_options({"headers": headers})
+    assert "\n" not in str(caught.value)
+
+
+def test_headers_are_read_as_bytes() -> None:
+    read = call_options({"headers": {"traceparent": "00-ä", "blob": b"\xff"}})
+    assert read.headers == (("traceparent", "00-ä".encode()), ("blob", b"\xff"))
+    assert call_options({"headers": None}) == call_options({"headers": {}}) == call_options({})
+
+
+@pytest.mark.parametrize(("aliases", "text"), [("old", "tuple of former names"), (7, "tuple of"), ([""], "an alias")])
+def test_aliases_are_names_of_tasks(aliases: Any, text: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text):
+        task_options({"aliases": aliases})
+
+
+def test_type_checkers_know_the_options_that_the_tables_check() -> None:
+    using = set(CallKeywords.__annotations__)
+    assert using == set(_CALL) == {field.name for field in dataclasses.fields(CallOptions)}
+    send = set(inspect.signature(App.send).parameters) - {"self", "name", "args", "kwargs", "options"}
+    assert set(SendKeywords.__annotations__) | send == using
+    declared = {field.name for field in dataclasses.fields(TaskOptions)}
+    assert set(_TASK) == declared
+    for overload in typing.get_overloads(App.task)[1:] if hasattr(typing, "get_overloads") else ():
+        assert set(inspect.signature(overload).parameters) - {"self"} == declared
 
 
 def test_none_is_as_good_as_nothing() -> None:

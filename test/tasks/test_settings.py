@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from kafka.config import settings_of
 from kafka.errors import KafkaConfigurationError
-from kafka.tasks.settings import SETTINGS, Settings, read_settings
+from kafka.tasks.settings import SETTINGS, ClientKeywords, SettingKeywords, Settings, read_settings
 
 
 def test_there_are_at_most_forty_settings_each_with_its_line() -> None:
@@ -82,3 +83,9 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
 def test_a_setting_that_cannot_be_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(KafkaConfigurationError):
         read_settings(given)
+
+
+def test_type_checkers_know_the_settings_that_the_tables_check() -> None:
+    client = {row.name for row in settings_of("client") if row.name.startswith(("security_protocol", "sasl_", "ssl_"))}
+    assert set(ClientKeywords.__annotations__) == client
+    assert set(SettingKeywords.__annotations__) == set(SETTINGS) | client

@@ -20,5 +20,6 @@ VERSIONS = f"{platform.python_implementation()} {platform.python_version()}, cha
 
 def registry_hash(app: App) -> str:
     """Names, functions and calling conventions of an app's tasks, hashed."""
-    lines = sorted(f"{app.name} {task.name} {task.origin} {task.bind}" for task in app.tasks.values())
+    tasks = app.tasks.values()
+    lines = sorted(f"{app.name} {task.name} {task.origin} {task.bind} {sorted(task.aliases)}" for task in tasks)
     return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()[:16]

@@ -312,7 +312,8 @@ def bind_call(job: Job) -> Callable[[], Any]:
     except BadRecord as error:
         raise _PayloadError(ErrorInfo("BadRecord", error.text), error) from None
     if task.bind:
-        context = Context(envelope.id, envelope.name, envelope.attempt, job.lease.deliveries, lambda: job.cancelled)
+        deliveries, extra = job.lease.deliveries, envelope.extra
+        context = Context(envelope.id, envelope.name, envelope.attempt, deliveries, lambda: job.cancelled, extra)
         return partial(task.function, context, *args, **kwargs)
     return partial(task.function, *args, **kwargs)
 

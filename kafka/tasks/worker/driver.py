@@ -113,8 +113,9 @@ def run_worker(
     observers: list[JobObserver] = [job_log] if log_jobs else []
     if health is not None:
         observers.append(job_metrics)
+    tasks = {**{alias: task for task in app.tasks.values() for alias in task.aliases}, **app.tasks}
     worker = Worker(
-        app.tasks, app.names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop, observers=observers
+        tasks, app.names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop, observers=observers
     )
     with contextlib.ExitStack() as ends:
         ends.callback(job_log.close)

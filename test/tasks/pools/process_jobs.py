@@ -27,6 +27,11 @@ def square(number: int) -> int:
     return number * number
 
 
+@app.task(name="headers", bind=True, aliases=("jobs.headers",))
+def headers(ctx: Context) -> list[str]:
+    return [f"{name}={value!r}" for name, value in ctx.headers.items()]
+
+
 @app.task(name="nothing")
 def nothing() -> None: ...
 

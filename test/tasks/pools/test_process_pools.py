@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import signal
 import sys
@@ -122,6 +123,19 @@ def a_pool(concurrency: int = 1, kind: type[PreforkPool] = PreforkPool, **settin
         yield bench
     finally:
         bench.close()
+
+
+@kinds
+def test_a_job_under_a_former_name_of_its_task_runs_with_the_callers_headers(kind: Kind) -> None:
+    with a_pool(kind=kind) as bench:
+        for name in ("headers", "jobs.headers"):
+            extra = (("traceparent", b"00-1"), ("empty", None), ("blob", b"\xff"))
+            envelope = a_job(name, extra=extra)
+            lease = JobLease(JobSource("q", "shop.q"), envelope.value, envelope.headers(), 1)
+            job = Job(lease, envelope, process_jobs.app.tasks["headers"])
+            bench.until(lambda: bench.pool.free_slots > 0)
+            bench.pool.submit(job)
+            assert json.loads(bench.value(job)) == ["traceparent=b'00-1'", "empty=b''", "blob=b'\\xff'"]
 
 
 def _gone(pid: int) -> bool:

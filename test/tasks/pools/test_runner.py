@@ -130,6 +130,10 @@ def test_the_context_describes_the_run(app: App) -> None:
     (ctx,) = seen
     assert (ctx.job_id, ctx.idempotency_key) == (job.envelope.id, job.envelope.id)
     assert (ctx.attempt, ctx.deliveries, ctx.task_name) == (3, 2, "f")
+    assert ctx.headers == {}
+    job.envelope.extra = (("traceparent", b"00-1"), ("empty", None))
+    assert run(job) == JobSucceeded(b"true")
+    assert seen[-1].headers == {"traceparent": b"00-1", "empty": b""}
 
 
 def test_log_lines_of_a_task_carry_its_job(app: App, caplog: pytest.LogCaptureFixture) -> None:

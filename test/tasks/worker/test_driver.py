@@ -13,7 +13,7 @@ import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.net.loop import Loop
-from kafka.tasks import App, FinishedJob, JobsNotSent, PoolSettings, UnknownQueue
+from kafka.tasks import App, Context, FinishedJob, JobsNotSent, JobState, PoolSettings, UnknownQueue
 from kafka.tasks.worker.driver import check_queues, filled, run_worker
 from kafka.tasks.worker.signals import SIGNALS
 from kafka.tasks.worker.worker import Worker, WorkerStage
@@ -80,6 +80,29 @@ def test_a_worker_ends_well_though_a_task_could_not_enqueue_a_job(app: App, back
     loop.close()
     assert worker.error is None
     assert backend.is_closed
+
+
+def test_a_worker_runs_jobs_under_former_names_with_their_headers(app: App, backend: FakeBackend) -> None:
+    seen: list[dict[str, bytes]] = []
+    loop = Loop()
+
+    @app.task(name="note", aliases=["shop.note"], bind=True)
+    def note(ctx: Context) -> None:
+        seen.append(ctx.headers)
+
+    jobs = [app.send(name, headers={"from": name}) for name in ("note", "shop.note")]
+    backend.queues.clock = loop.clock  # type: ignore[assignment]
+
+    def look(worker: Worker) -> None:
+        if worker.counts["done"] == 2:
+            worker.stop()
+        else:
+            loop.call_later(0.002, look, worker)
+
+    run_worker(app, [], "threads", 1, loop, look)
+    loop.close()
+    assert sorted(headers["from"] for headers in seen) == [b"note", b"shop.note"]
+    assert [job.status() for job in jobs] == [JobState.SUCCESS] * 2
 
 
 class Signalled:

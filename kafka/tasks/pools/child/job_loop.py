@@ -135,7 +135,7 @@ class JobLoop:
         ran_s = 0.0
         try:
             outcome: Outcome
-            task = self._app.tasks.get(packet.envelope.name)
+            task = self._app.find_task(packet.envelope.name)
             if task is None:
                 outcome = AttemptFailed(
                     ErrorInfo("UnknownTask", f"this child has no task {packet.envelope.name!r}"), listed=False
