@@ -194,6 +194,13 @@ def watch_batches(producer: KafkaProducer, on_done: Callable[[str, int, BaseExce
     producer._accumulator.watch(on_begun)
 
 
+def has_room(producer: KafkaProducer) -> bool:
+    """Whether at least half of ``buffer_memory`` is free, so that ``send`` of a record of no more than that does not
+    wait for memory."""
+    memory = producer._accumulator.memory
+    return memory.used_bytes * 2 <= memory.limit_bytes
+
+
 Self = TypeVar("Self", bound="KafkaProducer")
 
 _living: weakref.WeakSet[KafkaProducer] = weakref.WeakSet()

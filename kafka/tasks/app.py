@@ -9,7 +9,9 @@ connects anew. It is safe to use from many threads. Its parts: :mod:`kafka.tasks
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +55,8 @@ from kafka.tasks.task import Task
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing has it from 3.11 on
+
+log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -275,7 +279,8 @@ class App:
         those of connecting, of missing rights, and of topics that are missing or do not fit.
         """
         seconds = optional_timeout("timeout", timeout)
-        warming = run_in_thread("kafka-task-queue-warm-up", lambda: [self._route(queue) for queue in self.queues])
+        missing = [queue for queue in self.queues if queue not in self._routes]
+        warming = run_in_thread("kafka-task-queue-warm-up", lambda: [self._route(queue) for queue in missing])
         if not warming.wait(seconds):
             raise KafkaTimeoutError(
                 f"app {self.name} is not connected to {self.settings.bootstrap_servers} within {seconds:g} s"
@@ -408,7 +413,22 @@ class App:
         envelope = Envelope(job_id, name, payload, attempt, content_type=content_type)
         self.handlers.run_lost(finished_job(envelope, deliveries, self.codec_of(name)), lost)
 
+    async def make_ready(self, queue: str) -> None:
+        """Return when a job for ``queue`` can be enqueued without a wait; what waits is in a thread."""
+        import asyncio  # 30 ms that most processes do not need
+
+        if queue not in self._routes:
+            await asyncio.to_thread(self._route, queue)
+        elif not self.backend().has_room():
+            await asyncio.to_thread(self.backend().flush, None)
+
     def _route(self, queue: str) -> QueueRoute:
+        if not self._routes and _is_in_event_loop():
+            log.warning(
+                "app %s connects in a running event loop, which waits for that: use `await task.delay_async(...)`, or "
+                "call app.warm_up() before the loop runs",
+                self.name,
+            )
         route = self.backend().route(queue, queue in self._queues)
         self._routes[queue] = route
         return route
@@ -457,6 +477,12 @@ def _raise_not_sent(backend: Backend) -> None:
 
 
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
+
+
+def _is_in_event_loop() -> bool:
+    """Whether this thread runs an event loop of asyncio's."""
+    asyncio: Any = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 def _in_child() -> None:

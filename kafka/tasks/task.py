@@ -63,6 +63,9 @@ class JobEnqueuer(Protocol):
         """Encode the call and pass it to the producer. ``is_stored``: for the handle, whether its result is kept;
         ``codec``: how the arguments are written and the result is read."""
 
+    async def make_ready(self, queue: str) -> None:
+        """Return when a job for ``queue`` can be enqueued without a wait; what waits is in a thread."""
+
     def close(self, timeout: float | None = None) -> None:
         """Flush and disconnect, within so many seconds."""
 
@@ -128,6 +131,19 @@ class Task(Generic[P, R]):
         first use what connecting raises. Whether the record arrived is known after ``app.flush()``.
         """
         return self._call.delay(*args, **kwargs)
+
+    @overload
+    async def delay_async(
+        self: Task[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[V]: ...
+
+    @overload
+    async def delay_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]: ...
+
+    async def delay_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[Any]:
+        """:meth:`delay` for a coroutine: where that would wait (for the connection at first, for memory when the broker
+        is slower than the caller), the event loop goes on."""
+        return await self._call.delay_async(*args, **kwargs)
 
     def using(self, **options: Unpack[CallKeywords]) -> Call[P, R]:
         """The same task with other options for this call: ``queue timeout soft_timeout expires store_result
@@ -202,6 +218,20 @@ class Call(Generic[P, R]):
             task.codec,
             self._serializer,
         )
+
+    @overload
+    async def delay_async(
+        self: Call[P, Coroutine[Any, Any, V]], *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[V]: ...
+
+    @overload
+    async def delay_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]: ...
+
+    async def delay_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[Any]:
+        """As :meth:`Task.delay_async`."""
+        self._task.check_call(args, kwargs)
+        await self._task.app.make_ready(self._queue)
+        return self.delay(*args, **kwargs)
 
 
 class Arguments:

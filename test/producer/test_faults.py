@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
-from kafka.producer import FutureRecordMetadata, watch_batches
+from kafka.producer import FutureRecordMetadata, has_room, watch_batches
 from kafka.protocol.produce import ProduceRequest
 from test.producer.support import (
     Cluster,
@@ -198,6 +198,18 @@ def test_a_watcher_of_batches_is_called_once_for_each_record_with_its_end() -> N
         assert isinstance(error, TopicAuthorizationFailedError)
         heard.clear()
         rig.cluster.faults = [stay_silent]
+        assert has_room(rig.producer)
         rig.producer.send("t", b"x")
         rig.producer.close(0)
         assert [(count, error is not None) for _, count, error in heard] == [(1, True)]
+
+
+def test_a_producer_has_room_while_half_of_its_memory_is_free() -> None:
+    with producer_in_memory(buffer_memory=200_000) as rig:
+        assert has_room(rig.producer)
+        rig.cluster.faults = [stay_silent] * 9
+        for _ in range(3):
+            rig.producer.send("t", b"x" * 50_000, partition=0)
+        assert not has_room(rig.producer)
+        rig.producer.close(0)
+        assert has_room(rig.producer)

@@ -489,6 +489,9 @@ class FakeBackend:
         self.routed: list[str] = []
         self.waiters: dict[str, list[Callable[[StateRecord | None], object]]] = defaultdict(list)
         self.on_wait: Callable[[], None] = lambda: None
+        self.on_route: Callable[[], object] = lambda: None
+        self.on_flush: Callable[[], object] = lambda: None
+        self.is_full = False
         self.error: Exception | None = None
         self.not_sent: JobsNotSent | None = None
         self.is_connected = False
@@ -517,9 +520,13 @@ class FakeBackend:
 
     def route(self, queue: str, declared: bool) -> QueueRoute:
         self.routed.append(queue)
+        self.on_route()
         if not declared and queue not in self.existing:
             raise UnknownQueue(f"there is no queue {queue!r}")
         return QueueRoute(self.names.queue(queue), self.settings.max_payload_bytes)
+
+    def has_room(self) -> bool:
+        return not self.is_full
 
     def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> FakeSent:
         self.queues.append(OutgoingRecord(RecordKind.JOB, topic, value, key, headers))
@@ -533,6 +540,7 @@ class FakeBackend:
 
     def flush(self, timeout: float | None) -> None:
         self.flushes += 1
+        self.on_flush()
 
     def take_not_sent(self) -> JobsNotSent | None:
         error, self.not_sent = self.not_sent, None

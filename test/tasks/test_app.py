@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import subprocess
@@ -412,6 +413,77 @@ def test_a_hook_is_called_for_each_job_that_could_not_be_written(
     sent.fail(error)
     assert seen == [(job, error)]
     assert "a defect of the hook" in caplog.text
+
+
+@pytest.mark.parametrize("waits_for", ["the connection", "memory"])
+def test_an_event_loop_goes_on_while_a_job_waits_to_be_enqueued(
+    app: App, backend: FakeBackend, waits_for: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    f = app.task(name="f")(lambda x: None)
+    g = app.task(name="g")(_coroutine)
+    waiting, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        waiting.set()
+        assert go_on.wait(10)
+        backend.is_full = False
+
+    if waits_for == "memory":
+        f.delay(0)
+        backend.is_full, backend.on_flush = True, wait
+    else:
+        backend.on_route = wait
+
+    async def main() -> None:
+        enqueuing = asyncio.ensure_future(f.delay_async(1))
+        await asyncio.to_thread(waiting.wait, 10)
+        assert not enqueuing.done()
+        go_on.set()
+        jobs = [await enqueuing, await f.using(expires=60).delay_async(x=2), await g.delay_async()]
+        assert len({job.id for job in jobs}) == 3
+        with pytest.raises(TypeError, match="argument"):
+            await f.delay_async()
+
+    asyncio.run(main())
+    sent = [decode_call(record.value) for record in backend.queues.topics["shop.default"]]
+    assert sent[-3:] == [([1], {}), ([], {"x": 2}), ([], {})]
+    assert caplog.records == []
+
+
+async def _coroutine() -> int:
+    return 1
+
+
+def test_a_first_delay_in_an_event_loop_works_and_says_what_would_be_better(
+    app: App, backend: FakeBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    f = app.task(name="f", queue="mail")(lambda: None)
+
+    async def main() -> None:
+        f.delay()
+        app.send("g", queue="default")
+
+    asyncio.run(main())
+    assert len(backend.routed) == 2
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("app shop connects in a running event loop, which waits for that: use `await task.delay_asy")
+
+
+def test_warming_up_does_what_the_first_delay_would(app: App, backend: FakeBackend) -> None:
+    f = app.task(name="f", queue="mail")(lambda: None)
+
+    async def main() -> None:
+        app.warm_up(10)
+        assert backend.routed == ["default", "mail"]
+        f.delay()
+
+    asyncio.run(main())
+    assert backend.routed == ["default", "mail"]
+    backend.on_route = lambda: 1 / 0
+    app.task(name="g", queue="other")(lambda: None)
+    with pytest.raises(ZeroDivisionError):
+        app.warm_up()
+    assert backend.routed == ["default", "mail", "other"]
 
 
 def test_a_batch_is_of_its_own_thread(app: App, backend: FakeBackend) -> None:

@@ -68,6 +68,9 @@ class Backend(Protocol):
         A queue that the app does not declare must have its topic already: :class:`kafka.tasks.errors.UnknownQueue`.
         """
 
+    def has_room(self) -> bool:
+        """Whether :meth:`send` to a topic that has a route would wait for nothing."""
+
     def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> RecordFuture:
         """Pass one job record to the producer; returns at once. Jobs without a key are spread over all partitions."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.future import Future
-from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata, watch_batches
+from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata, has_room, watch_batches
 from kafka.tasks.backends.base import (
     DeadLog,
     QueuePurge,
@@ -103,7 +103,12 @@ class KafkaBackend:
             )
         create = self._settings.create_topics
         topics = ensure_topics(front.administration, plans, create=create, warn=log.warning)
+        front.producer.partitions_for(topic)  # the first record waits for nothing any more
         return QueueRoute(topic, payload_limit(topics.values(), self._settings.max_payload_bytes, log.warning))
+
+    def has_room(self) -> bool:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return self._front is not None and has_room(self._front.producer)
 
     def send(
         self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None
