@@ -254,6 +254,7 @@ class ProducerDriver:
         name = topic.name
         found = self._learning.get(name)
         if found is None:
+            self._metadata_changed()  # another user of the client may have asked for it: no request, and no back-off
             found = self._learning[name] = self.client.run(
                 learn_topic(
                     name,
@@ -264,7 +265,6 @@ class ProducerDriver:
                     may_create=self._settings["allow_auto_create_topics"],
                 )
             )
-            self._metadata_changed()
             found.add_both(lambda _: self._learning.pop(name, None))
             found.add_errback(lambda error: self.accumulator.fail_unassigned(topic, error))
         return found

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from kafka.core.produce.batch import TopicQueues
 from kafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
 from kafka.producer import FutureRecordMetadata, has_room, watch_batches
 from kafka.protocol.produce import ProduceRequest
@@ -213,3 +214,14 @@ def test_a_producer_has_room_while_half_of_its_memory_is_free() -> None:
         assert not has_room(rig.producer)
         rig.producer.close(0)
         assert has_room(rig.producer)
+
+
+def test_a_topic_that_the_client_knows_is_not_asked_for_again() -> None:
+    """The second look at the metadata would wait for the back-off of the first, 0.1 s."""
+    with producer_in_memory() as rig:
+        assert rig.loop.run_until(rig.client.refresh_metadata(["t"]), 300)
+        assert rig.loop.run_until(rig.client.refresh_metadata(["t"]), 300)
+        began_at = rig.loop.time()
+        learnt = rig.producer._driver.learn(rig.producer._accumulator.topics.setdefault("t", TopicQueues("t")))
+        assert rig.loop.run_until(learnt, 300), "what the first send of a thread waits for"
+        assert rig.loop.time() == began_at
