@@ -21,11 +21,11 @@ reader of results looks up by it. A new topic of an app is one more function her
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _OWN = frozenset({"results", "commands", "control", "schedule", "workers"})
@@ -204,12 +204,12 @@ class TopicAdmin(Protocol):
     def existing(self, names: Iterable[str]) -> Mapping[str, int]:
         """Of ``names``, those that exist, with their number of partitions."""
 
-    def configs(self, name: str) -> Mapping[str, str]:
-        """The effective configs of a topic."""
+    def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """The effective configs of topics, by name."""
 
-    def create(self, plan: TopicPlan) -> None:
-        """Create a topic; :class:`TopicAlreadyExistsError` when another client just did. The topic is usable in both
-        cases."""
+    def create(self, plans: Sequence[TopicPlan]) -> Collection[str]:
+        """Create topics; returns the names of those that another client has created just before. All are usable
+        then."""
 
 
 @dataclass(frozen=True)
@@ -231,21 +231,21 @@ def ensure_topics(
     """
     by_name = {plan.name: plan for plan in plans}
     existing = dict(admin.existing(by_name))
-    for name, plan in by_name.items():
-        if name in existing:
-            continue
-        if not create:
-            settings = " ".join(f"--config {key}={value}" for key, value in sorted(plan.configs.items()))
-            raise KafkaConfigurationError(
-                f"topic {name} does not exist and create_topics is False; create it with "
-                f"--topic {name} --partitions {plan.partitions} {settings}"
-            )
-        try:
-            admin.create(plan)
-            existing[name] = plan.partitions
-        except TopicAlreadyExistsError:
-            existing[name] = admin.existing([name]).get(name, plan.partitions)
-    return {name: _check(by_name[name], partitions, admin.configs(name), warn) for name, partitions in existing.items()}
+    missing = [plan for name, plan in by_name.items() if name not in existing]
+    if missing and not create:
+        name, plan = missing[0].name, missing[0]
+        settings = " ".join(f"--config {key}={value}" for key, value in sorted(plan.configs.items()))
+        raise KafkaConfigurationError(
+            f"topic {name} does not exist and create_topics is False; create it with "
+            f"--topic {name} --partitions {plan.partitions} {settings}"
+        )
+    if missing:
+        of_others = admin.create(missing)
+        existing.update({plan.name: plan.partitions for plan in missing})
+        if of_others:
+            existing.update(admin.existing(of_others))
+    configs = admin.configs(existing)
+    return {name: _check(by_name[name], partitions, configs[name], warn) for name, partitions in existing.items()}
 
 
 def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> ExistingTopic:

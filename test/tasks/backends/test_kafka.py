@@ -5,6 +5,7 @@ The whole of it, with workers and on both brokers, is in ``test/conformance/test
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import logging
 import threading
@@ -22,6 +23,7 @@ from kafka.errors import (
     IllegalStateError,
     IncompatibleBrokerVersion,
     InvalidRecordStateError,
+    InvalidReplicationFactorError,
     KafkaConfigurationError,
     KafkaConnectionError,
     KafkaError,
@@ -387,7 +389,10 @@ def test_a_place_is_written_by_one_request_though_its_answer_is_lost(broker: Emb
     administration = Administration(client, wait, settings.request_timeout)
     group = f"once-{fault}"
     place = TopicPartition(group, 0)
-    administration.create(TopicPlan(group, 1))
+    assert administration.create([TopicPlan(group, 1)]) == set()
+    assert administration.create([TopicPlan(group, 1), TopicPlan(f"{group}-new", 1)]) == {group}
+    with pytest.raises(InvalidReplicationFactorError, match=f"creating topic {group}-r: "):
+        administration.create([TopicPlan(f"{group}-r", 1, replication_factor=3)])
     with getattr(broker.faults, fault)("AlterShareGroupOffsets", when="after") as lost, pytest.raises(KafkaError):
         administration.begin_group(group, {place: 0})
     assert lost.hits == 1
@@ -966,6 +971,17 @@ def test_a_caller_has_its_answer_in_time_though_the_broker_hangs(
     assert bare.status() is JobState.UNKNOWN, "the connection was made in the background"
     assert job.status() is JobState.QUEUED
     elsewhere.close(SOON_S)
+
+
+def test_the_first_job_of_an_app_asks_for_all_topics_at_once(broker: EmbeddedBroker) -> None:
+    for makes_topics in (True, False):
+        with contextlib.closing(App("first", bootstrap_servers=broker.bootstrap, partitions=2)) as app:
+            before = len(broker.requests.find())
+            app.send("x")
+            app.flush(SOON_S)
+            apis = collections.Counter(each.api for each in broker.requests.find()[before:])
+            assert (apis["CreateTopics"], apis["DescribeConfigs"]) == (2 * makes_topics, 2)
+            assert apis["ListOffsets"] == 1
 
 
 def test_a_connection_that_is_made_after_the_app_was_closed_is_closed_too(app: App, broker: EmbeddedBroker) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAlreadyExistsError
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 from kafka.tasks.format.topics import (
     ExistingTopic,
     TopicDefaults,
@@ -31,18 +32,24 @@ class Admin:
         self.topics: dict[str, TopicPlan] = {plan.name: plan for plan in topics.values()}
         self.racing: set[str] = set()
         self.created: list[str] = []
+        self.asked = 0
 
     def existing(self, names: Iterable[str]) -> Mapping[str, int]:
         return {name: self.topics[name].partitions for name in names if name in self.topics}
 
-    def configs(self, name: str) -> Mapping[str, str]:
-        return self.topics[name].configs
+    def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        self.asked += 1
+        return {name: self.topics[name].configs for name in names}
 
-    def create(self, plan: TopicPlan) -> None:
-        self.topics[plan.name] = plan
-        if plan.name in self.racing:
-            raise TopicAlreadyExistsError
-        self.created.append(plan.name)
+    def create(self, plans: Sequence[TopicPlan]) -> set[str]:
+        self.asked += 1
+        for plan in plans:
+            if plan.name not in self.racing:
+                self.topics[plan.name] = plan
+                self.created.append(plan.name)
+            else:
+                self.topics[plan.name] = dataclasses.replace(plan, partitions=5)
+        return self.racing.intersection(plan.name for plan in plans)
 
 
 def test_a_queue_has_four_topics_and_the_results_two() -> None:
@@ -111,6 +118,9 @@ def test_missing_topics_are_created() -> None:
     admin = Admin()
     found = ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
     assert admin.created == ["shop.mail", "shop.mail.due", "shop.mail.suspect", "shop.mail.dead"]
+    assert admin.asked == 2, "all at once"
+    ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
+    assert admin.asked == 3
     assert found["shop.mail"].partitions == 8
     assert found["shop.mail"].max_message_bytes == 1_000_000 + 64 * 1024
 
@@ -118,7 +128,9 @@ def test_missing_topics_are_created() -> None:
 def test_a_topic_that_somebody_else_creates_meanwhile_is_taken_as_it_is() -> None:
     admin = Admin()
     admin.racing = {"shop.mail"}
-    assert "shop.mail" in ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
+    found = ensure_topics(admin, queue_plans(NAMES, "mail", TopicDefaults()), create=True)
+    assert {name for name, topic in found.items() if topic.partitions == 5} == {"shop.mail"}
+    assert len(found) > 2
 
 
 def test_a_missing_topic_is_an_error_when_creation_is_forbidden() -> None:

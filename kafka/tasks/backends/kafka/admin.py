@@ -61,24 +61,31 @@ class Administration:
                 raise error(f"topic {topic['name']}")
         return partition_counts
 
-    def configs(self, name: str) -> Mapping[str, str]:
+    def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
-        return self._describe(ConfigResourceType.TOPIC, [name])[name]
+        return self._describe(ConfigResourceType.TOPIC, list(names))
 
-    def create(self, plan: TopicPlan) -> None:
+    def create(self, plans: Sequence[TopicPlan]) -> set[str]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`. Comes back when every partition has a leader."""
-        topic = NewTopic(
-            plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs)
+        topics = [
+            NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
+            for plan in plans
+        ]
+        created = self._wait(
+            admin.dialogues.create_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s, raise_errors=False)
         )
-        usable = admin.dialogues.wait_for_topics([plan.name], timeout_s=self._timeout_s)
-        try:
-            self._wait(admin.dialogues.create_topics([topic], backoff=self._backoff, timeout_s=self._timeout_s))
-        # another client has just created it: the broker that we ask may not know it yet
-        except TopicAlreadyExistsError:
-            self._wait(usable)
-            raise
-        log.info("created topic %s with %d partitions", plan.name, plan.partitions)
-        self._wait(usable)
+        of_others: set[str] = set()
+        for topic in created["topics"]:
+            error = for_code(topic["error_code"])
+            if error is TopicAlreadyExistsError:
+                of_others.add(topic["name"])
+            elif error is not NoError:
+                raise error(f"creating topic {topic['name']}: {topic.get('error_message') or error.__name__}")
+            else:
+                log.info("created topic %s", topic["name"])
+        # The broker that we ask may not know those of others yet.
+        self._wait(admin.dialogues.wait_for_topics([plan.name for plan in plans], timeout_s=self._timeout_s))
+        return of_others
 
     def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
         """The effective settings of share groups."""
