@@ -5,6 +5,7 @@ The whole of it, with workers and on both brokers, is in ``test/conformance/test
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 import logging
@@ -982,6 +983,33 @@ def test_the_first_job_of_an_app_asks_for_all_topics_at_once(broker: EmbeddedBro
             apis = collections.Counter(each.api for each in broker.requests.find()[before:])
             assert (apis["CreateTopics"], apis["DescribeConfigs"]) == (2 * makes_topics, 2)
             assert apis["ListOffsets"] == 1
+
+
+def test_a_job_is_at_hand_once_its_partition_is_tailed(app: App, say: Callable[..., None]) -> None:
+    backend, job = app.backend(), app.send("x")
+    assert not backend.is_at_hand(job.id)
+    assert backend.known(job.id) is None
+    assert not job.wait(0)
+    assert backend.is_at_hand(job.id)
+    assert not backend.is_at_hand("0" * 12 + job.id[12:]), "it began before the tail"
+    say(job.id, JobState.SUCCESS, b"1")
+    assert job.result(SOON_S) == 1
+    found = backend.known(job.id)
+    assert found is not None and found.state is JobState.SUCCESS
+    assert asyncio.run(job.result_async(SOON_S)) == 1
+
+
+def test_a_coroutine_awaits_jobs_on_a_real_connection(app: App, say: Callable[..., None]) -> None:
+    task = app.task(name="x")(lambda number: number)
+
+    async def main() -> list[int]:
+        jobs = [await task.delay_async(number) for number in range(50)]
+        waiting = asyncio.gather(*jobs)
+        for number, job in enumerate(jobs):
+            await asyncio.to_thread(say, job.id, JobState.SUCCESS, b"%d" % number)
+        return await asyncio.wait_for(waiting, SOON_S)
+
+    assert asyncio.run(main()) == list(range(50))
 
 
 def test_a_connection_that_is_made_after_the_app_was_closed_is_closed_too(app: App, broker: EmbeddedBroker) -> None:

@@ -44,7 +44,7 @@ def test_the_users_frames_are_shown_whole_between_many_of_libraries() -> None:
         HEADER,
         *frame("/app/shop.py", 1, "order.charge(card)"),
         *frames("/venv/lib/python3.11/site-packages/orm/session.py", range(100, 120)),
-        *frame("/srv/models.py", 2, "self.gateway.send(amount)"),
+        *frame("/app/models.py", 2, "self.gateway.send(amount)"),
         *frames(f"{STDLIB}/http/client.py", range(200, 220)),
         "ConnectionError: refused",
     )
