@@ -137,6 +137,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     client_settings.add_arguments(parser)
     parser.add_argument(
+        "--reload", action="store_true", help="restart the worker when a .py file changes (for development)"
+    )
+    parser.add_argument(
         "--log-jobs",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -165,6 +168,10 @@ def fill_standard_descriptors() -> None:
 def run(args: argparse.Namespace) -> int:
     fill_standard_descriptors()
     logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if args.reload:
+        from kafka.cli import reload
+
+        return reload.run(args.app)
     if args.log_level == "INFO":  # each attempt to connect is a line there; the outcome is logged here
         logging.getLogger("kafka.client").setLevel(logging.WARNING)
     app = client_settings.load_app(args)
