@@ -1,7 +1,8 @@
-"""The app of the kill tests, and its workers: each start of a job leaves a line ``id pid time`` in a file.
+"""The app of the kill tests, and its workers: each start of a job leaves a line ``id pid time worker`` in a file.
 
 Settings come through the environment, since workers are processes of their own: ``COUNTED_APP`` the app's name,
-``COUNTED_SERVERS``, ``COUNTED_PARTITIONS`` and ``COUNTED_FILE``.
+``COUNTED_SERVERS``, ``COUNTED_PARTITIONS``, ``COUNTED_FILE``, ``COUNTED_WORKER`` the worker's number, and
+``COUNTED_RELEASE``: an ``old`` worker does not have the task ``later``.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import time
 from collections import defaultdict
 from typing import NamedTuple
 
-from kafka.tasks import App, Context
-from test.support.waiting import whole_lines
+from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer import ConsumerRecord
+from kafka.tasks import App, Context, JobHandle
+from test.support.waiting import until, whole_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -25,11 +28,14 @@ def make_app(name: str, servers: str, partitions: int) -> App:
     app = App(name, bootstrap_servers=servers, partitions=partitions, stop_grace=5.0, kill_grace=1.0)
     app.task(bind=True, name="work")(_work)
     app.task(bind=True, name="kill_the_worker")(_kill_the_worker)
+    app.task(bind=True, name="hold")(_hold)
+    if os.environ.get("COUNTED_RELEASE") != "old":
+        app.task(bind=True, name="later")(_later)
     return app
 
 
 def _note(context: Context) -> None:
-    line = f"{context.job_id} {os.getpid()} {time.time():.6f}\n"
+    line = f"{context.job_id} {os.getpid()} {time.time():.6f} {os.environ['COUNTED_WORKER']}\n"
     file = os.open(os.environ["COUNTED_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, line.encode())
@@ -48,11 +54,50 @@ def _kill_the_worker(context: Context) -> None:
     os.kill(os.getpid(), 9)
 
 
+def _hold(context: Context, gate: str) -> None:
+    """Run until the test has opened the gate."""
+    _note(context)
+    path = pathlib.Path(os.environ["COUNTED_FILE"]).parent / gate
+    while not path.exists():
+        time.sleep(0.005)
+
+
+def _later(context: Context, number: int) -> int:
+    _note(context)
+    return number
+
+
 class Start(NamedTuple):
-    """One start of a job: the worker's process, and the time in seconds since the epoch."""
+    """One start of a job: the process it ran in, the time in seconds since the epoch, and the number of its worker."""
 
     pid: int
     at: float
+    worker: int
+
+
+def read_topic(servers: str, topic: str) -> list[ConsumerRecord]:
+    """All records of a topic, up to its present end; those of each partition in their order."""
+    with KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+        ends = {place: end for place, end in consumer.end_offsets(places).items() if end}
+        consumer.assign(ends)
+        found: list[ConsumerRecord] = []
+
+        def poll() -> None:
+            for records in consumer.poll(200).values():
+                found.extend(records)
+
+        until(
+            lambda: all(consumer.position(place) >= end for place, end in ends.items()),
+            f"{topic} is read",
+            meanwhile=poll,
+        )
+        return found
+
+
+def job_id_of(record: ConsumerRecord) -> str:
+    """The id of a job's record, or of a dead one."""
+    return (dict(record.headers)["id"] or b"").decode()
 
 
 class Crew:
@@ -60,6 +105,7 @@ class Crew:
 
     def __init__(self, directory: pathlib.Path, name: str, servers: str, partitions: int) -> None:
         self.app = make_app(name, servers, partitions)
+        self.servers = servers
         self.directory = directory
         self.file = directory / "starts"
         self.file.touch()
@@ -72,29 +118,66 @@ class Crew:
             "COUNTED_FILE": str(self.file),
         }
 
-    def start(self, concurrency: int = 2, pool: str = "threads") -> subprocess.Popen[bytes]:
+    def start(self, concurrency: int = 2, pool: str = "threads", **environment: str) -> subprocess.Popen[bytes]:
         """One more worker; its log is in the crew's directory. With threads, a start's pid is its worker's."""
+        number = len(self.workers)
         command = [
             sys.executable, "-m", "kafka", "worker", "test.faults.counted_jobs:app",
             "--pool", pool, "--concurrency", str(concurrency),
             "--log-level", os.environ.get("KAFKA_TEST_WORKER_LOG", "INFO"),
         ]  # fmt: skip
-        with open(self.directory / f"worker-{len(self.workers)}.log", "ab") as log_file:
-            self.workers.append(subprocess.Popen(command, cwd=ROOT, env=self._environment, stderr=log_file))
+        environment = {**self._environment, "COUNTED_WORKER": str(number), **environment}
+        with open(self.directory / f"worker-{number}.log", "ab") as log_file:
+            self.workers.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log_file))
         return self.workers[-1]
 
     def starts(self) -> dict[str, list[Start]]:
         """All starts so far, by job."""
         found: dict[str, list[Start]] = defaultdict(list)
         for line in whole_lines(self.file):
-            job_id, pid, at = line.split()
-            found[job_id].append(Start(int(pid), float(at)))
+            job_id, pid, at, worker = line.split()
+            found[job_id].append(Start(int(pid), float(at), int(worker)))
         return found
 
     def starts_count(self, pid: int | None = None) -> int:
         """Starts so far, of all workers or of one."""
         lines = whole_lines(self.file)
         return len(lines) if pid is None else sum(int(line.split()[1]) == pid for line in lines)
+
+    def warm_up(self, count: int, pool: str = "threads", seconds: float = 0.002) -> None:
+        """Start workers, and come back when each has run a job of ``seconds``, from which they learn how many to hold,
+        and all jobs that were enqueued for that have ended."""
+        work, missing = self.app.tasks["work"], set(range(len(self.workers), len(self.workers) + count))
+        handles: list[JobHandle[int]] = []
+        for _ in range(count):
+            self.start(pool=pool)
+
+        def have_run() -> bool:
+            with self.app.batch(10):
+                handles.extend(work.delay(-1, seconds) for _ in range(4))
+            missing.difference_update(start.worker for starts in self.starts().values() for start in starts)
+            return not missing
+
+        until(have_run, "each worker has run a job", shown=self.logs)
+        for handle in handles:
+            assert handle.wait(30), self.logs()
+
+    def open(self, gate: str) -> None:
+        """Let jobs of ``hold`` through."""
+        (self.directory / gate).touch()
+
+    def count_moved(self, *topics: str) -> int:
+        """How many records were ever written to these topics, or to all that jobs are moved to. (Not how many there
+        are: workers delete settled ones.)"""
+        names = self.app.names
+        topics = topics or (names.due("default"), names.suspect("default"), names.dead("default"))
+        with KafkaConsumer(bootstrap_servers=self.servers) as consumer:
+            places = [
+                TopicPartition(topic, number)
+                for topic in topics
+                for number in consumer.partitions_for_topic(topic) or ()
+            ]
+            return sum(consumer.end_offsets(places).values())
 
     def logs(self) -> str:
         """What the workers said, for the text of a failure."""

@@ -5,21 +5,23 @@ from __future__ import annotations
 import functools
 import signal
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 
 import pytest
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.tasks import READY, JobFailed
+from kafka.tasks import READY, JobFailed, JobState
 from kafka.tasks.format.envelope import dead_letter_of
 from kafka.tasks.format.records import decode
-from test.faults.counted_jobs import Crew
+from test.faults.counted_jobs import Crew, job_id_of, read_topic
 from test.support.waiting import until
 
 MakeCrew = Callable[[str, int], Crew]
 
 JOBS = 2000
+KILLED_JOBS = 1000
+KILLS = 4
+"""Of a round: 5,000 jobs and 20 kills in the deep tier."""
 WORKERS = 2
 AGAIN_S = 10.0
 """Within this time after the kill the last of the killed worker's jobs has started again: a third of a lock. It takes
@@ -29,42 +31,8 @@ A_LOCK_AND_MORE_S = 60.0
 not what is tested where this is waited for: :data:`AGAIN_S` is."""
 
 
-def read_all(servers: str, topic: str) -> list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]]:
-    """Key, value and headers of all records of a topic."""
-    with KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
-        places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
-        ends = consumer.end_offsets(places)
-        consumer.assign(places)
-        found: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = []
-
-        def poll() -> None:
-            for records in consumer.poll(200).values():
-                found.extend((record.key, record.value, record.headers) for record in records)
-
-        wanted = {place for place, end in ends.items() if end}
-        until(
-            lambda: all(consumer.position(place) >= ends[place] for place in wanted), f"{topic} is read", meanwhile=poll
-        )
-        return found
-
-
 def _has_come_to(team: Crew, goal: int) -> bool:
     return team.starts_count() > goal
-
-
-def warmed_up(team: Crew, workers: int) -> None:
-    """Start workers, and come back when each has run a job."""
-    for _ in range(workers):
-        team.start()
-    work = team.app.tasks["work"]
-
-    def all_have_run() -> bool:
-        with team.app.batch(10):
-            for _ in range(4):
-                work.delay(-1, 0.002)
-        return all(team.starts_count(worker.pid) for worker in team.workers)
-
-    until(all_have_run, "every worker has run a job")
 
 
 @pytest.mark.slow
@@ -77,7 +45,7 @@ def test_every_job_ends_and_what_a_killed_worker_held_starts_again_before_its_lo
 
 
 def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
-    warmed_up(team, WORKERS)
+    team.warm_up(WORKERS)
     before = team.starts_count()
     victim = team.workers[0]
     work = team.app.tasks["work"]
@@ -90,12 +58,13 @@ def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
         assert handle.wait(60), f"{handle} has no terminal record\n{team.logs()}"
     assert [handle.result(0) for handle in handles] == list(range(JOBS))
 
-    suspects = {dict(headers)["id"] or b"" for _, _, headers in read_all(servers, team.app.names.suspect("default"))}
+    records = read_topic(servers, team.app.names.suspect("default"))
+    suspects = {job_id_of(record) for record in records}
     assert suspects, "the killed worker held nothing"
 
     def started_again() -> list[float]:
         starts = team.starts()
-        times = [[start.at for start in starts[job.decode()] if start.pid != victim.pid] for job in suspects]
+        times = [[start.at for start in starts[job] if start.pid != victim.pid] for job in suspects]
         return [min(each) for each in times if each]
 
     # Some had ended in the killed worker already, which only their leases did not say.
@@ -109,7 +78,7 @@ def _kill_one_in_the_middle(servers: str, team: Crew) -> None:
 
 def test_long_jobs_of_a_killed_worker_start_again_on_an_idle_one(servers: str, crew: MakeCrew) -> None:
     team = crew(servers, 2)
-    warmed_up(team, WORKERS)
+    team.warm_up(WORKERS)
     work = team.app.tasks["work"]
     handles = [work.delay(number, 1.5) for number in range(2)]
     until(lambda: all(handle.id in team.starts() for handle in handles), "both run")
@@ -124,28 +93,62 @@ def test_long_jobs_of_a_killed_worker_start_again_on_an_idle_one(servers: str, c
 
 
 @pytest.mark.slow
-def test_each_job_ends_once_for_its_readers_whichever_process_dies(servers: str, crew: MakeCrew) -> None:
-    """Workers are killed one after the other, and new ones come: the terminal records are one for each job, but for
-    those that a dying worker wrote and did not live to acknowledge; and what readers see never changes."""
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_no_job_is_lost_and_none_is_settled_twice_whichever_worker_is_killed(
+    servers: str, crew: MakeCrew, rounds: int, pool: str
+) -> None:
+    """Workers are killed one after the other under load, and new ones come. What the topics show when all have left:
+
+    * each job has a terminal record, and readers see the first;
+    * one that was settled starts nowhere again: each start but the last was in a worker that was killed, so the job was
+      not settled by it, and a second terminal record is that of a worker killed before it could acknowledge the first;
+    * a job is dead once, with the cause of its crashes, when that is its end, and never else.
+    """
     team = crew(servers, 4)
-    warmed_up(team, 3)
+    team.warm_up(2, pool)
     work = team.app.tasks["work"]
-    handles = [work.delay(number, 0.002) for number in range(JOBS)]
+    before = team.starts_count()
+    handles = [work.delay(number, 0.005) for number in range(rounds * KILLED_JOBS)]
     team.app.flush(30)
-    for number in (1, 2, 3):
-        goal = number * JOBS // 5
-        until(functools.partial(_has_come_to, team, goal), "on the way")
-        team.workers[number - 1].kill()
-        team.start()
+    kills = rounds * KILLS
+    for number in range(kills):
+        goal = before + (number + 1) * len(handles) // (kills + 2)
+        until(functools.partial(_has_come_to, team, goal), "on the way", shown=team.logs)
+        team.workers[number].kill()
+        team.start(pool=pool)
     for handle in handles:
-        assert handle.wait(60), f"{handle} has no terminal record\n{team.logs()}"
-    assert [handle.result(0) for handle in handles] == list(range(JOBS))
-    ends = Counter[str]()
-    for key, value, headers in read_all(servers, team.app.names.results):
-        state = decode(key, value, headers)
-        if state is not None and state.state in READY:
-            ends[state.id] += 1
-    assert all(ends[handle.id] >= 1 for handle in handles)
+        assert handle.wait(A_LOCK_AND_MORE_S), f"{handle} has no terminal record\n{team.logs()}"
+    for worker in team.workers[kills:]:
+        worker.terminate()
+    assert [worker.wait(30) for worker in team.workers[kills:]] == [0] * 2, team.logs()
+
+    names = team.app.names
+    ends: dict[str, list[JobState]] = defaultdict(list)
+    for topic in (names.results, names.late):
+        for record in read_topic(servers, topic):
+            state = decode(record.key, record.value, record.headers)
+            if state is not None and state.state in READY:
+                ends[state.id].append(state.state)
+    deaths = defaultdict(list)
+    for record in read_topic(servers, names.dead("default")):
+        deaths[job_id_of(record)].append(dead_letter_of(record.headers))
+    starts = team.starts()
+    for number, handle in enumerate(handles):
+        runs = sorted(starts[handle.id], key=lambda start: start.at)
+        killed = [run for run in runs if run.worker < kills]
+        told = f"{handle}: {runs}, {ends[handle.id]}, {deaths[handle.id]}\n{team.logs()}"
+        assert all(run in killed for run in runs[:-1]), told
+        assert 1 <= len(ends[handle.id]) <= 1 + len(killed), told
+        if ends[handle.id][0] is JobState.SUCCESS:
+            assert (handle.result(0), deaths[handle.id]) == (number, []), told
+        else:
+            (death,) = deaths[handle.id]
+            assert death is not None
+            assert (death.cause, runs) == ("crashes", killed), told
+    again = sum(len(starts[handle.id]) > 1 for handle in handles)
+    print(f"{kills} kills: {again} jobs ran again, {sum(map(len, ends.values())) - len(ends)} ended again")
+    assert again, "no worker was killed while it ran a job"
 
 
 @pytest.mark.timeout(300)  # of several locks, if it comes to that
@@ -165,8 +168,8 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
     team.start()
     with pytest.raises(JobFailed, match="3 workers died"):
         bad.result(A_LOCK_AND_MORE_S)
-    (dead,) = read_all(servers, team.app.names.dead("default"))
-    death = dead_letter_of(dead[2])
+    (dead,) = read_topic(servers, team.app.names.dead("default"))
+    death = dead_letter_of(dead.headers)
     assert death is not None
     assert (death.cause, death.type) == ("crashes", "WorkerLost")
     assert len(team.starts()[bad.id]) == 4, team.logs()
@@ -174,7 +177,7 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
 
 def test_a_worker_that_is_stopped_leaves_nothing_to_suspect(servers: str, crew: MakeCrew) -> None:
     team = crew(servers, 4)
-    warmed_up(team, WORKERS)
+    team.warm_up(WORKERS)
     work = team.app.tasks["work"]
     handles = [work.delay(number, 0.002) for number in range(JOBS // 2)]
     team.app.flush(30)
@@ -186,4 +189,4 @@ def test_a_worker_that_is_stopped_leaves_nothing_to_suspect(servers: str, crew: 
     assert [handle.result(60) for handle in handles] == list(range(JOBS // 2))
     starts = team.starts()
     assert all(len(starts[handle.id]) == 1 for handle in handles)
-    assert read_all(servers, team.app.names.suspect("default")) == []
+    assert read_topic(servers, team.app.names.suspect("default")) == []
