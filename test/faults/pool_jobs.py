@@ -274,8 +274,8 @@ RESULTS: Final[dict[str, Callable[[], object]]] = {
     "function": lambda: _endless,
     "lock": threading.Lock,
     "endless": _endless,
-    "set": lambda: {1, 2},
-    "bytes keys": lambda: {b"a": 1},
+    "not a number": lambda: float("nan"),
+    "a set of objects": lambda: {object()},
     "generator": lambda: (number for number in range(3)),
     "too large": lambda: "x" * (MOST_PAYLOAD + 1),
 }

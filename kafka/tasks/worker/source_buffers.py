@@ -35,7 +35,7 @@ BRIEF_JOB_S: Final = 1.0
 free: behind a backlog there is no other moment, for what is here already takes each slot at once.
 """
 
-STUCK_GIVE_BACK_S: Final = 2.0
+STUCK_GIVE_BACK_S: Final = 0.5
 """With all slots taken by long jobs, what has waited here for so long is given back."""
 
 _ORDER: Final = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind.MAIN)

@@ -215,7 +215,7 @@ def test_an_error_of_the_task_queue_is_shown_with_its_class_once() -> None:
 
 
 def test_long_texts_are_cut_between_lines() -> None:
-    lines = [f'  File "/srv/shop.py", line {number}, in charge' for number in range(1000)]
+    lines = [f'  File "/app/shop.py", line {number}, in charge' for number in range(1000)]
     text = "\n".join(lines)
     for most in range(1000, 1100):
         cut = truncate_middle(text, most, 10_000).splitlines()
