@@ -254,7 +254,10 @@ class ProducerDriver:
         name = topic.name
         found = self._learning.get(name)
         if found is None:
-            self._metadata_changed()  # another user of the client may have asked for it: no request, and no back-off
+            # Another user of the client may have asked for it: no request, and no back-off. A topic that only the first
+            # metadata has is asked for, so that it is among those whose changes are looked for.
+            if name in self._cluster.wanted_topics:
+                self._metadata_changed()
             found = self._learning[name] = self.client.run(
                 learn_topic(
                     name,
@@ -265,6 +268,7 @@ class ProducerDriver:
                     may_create=self._settings["allow_auto_create_topics"],
                 )
             )
+            self._metadata_changed()
             found.add_both(lambda _: self._learning.pop(name, None))
             found.add_errback(lambda error: self.accumulator.fail_unassigned(topic, error))
         return found
