@@ -615,11 +615,11 @@ def _delete_topics(app: App, address: str, security: dict[str, Any]) -> None:
     """Leave nothing of the run on a broker that is not ours, as far as it lets us."""
     names = app.names
     app.close(CLOSE_S)  # before its topics go: a client that asks for a missing topic can bring it back
-    topics = [names.queue(QUEUE), names.suspect(QUEUE), names.dead(QUEUE), names.results, names.late, names.workers]
+    topics = [*names.job_topics(QUEUE), names.dead(QUEUE), names.results, names.late, names.workers]
     with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address, **security) as admin:
         # Groups first: a broker that has lost the topic from its metadata cannot delete a share group's state of it,
         # tries for 15 s, and keeps the group.
-        for group in (names.queue(QUEUE), names.suspect(QUEUE)):
+        for group in names.job_topics(QUEUE):
             with contextlib.suppress(KafkaError):
                 admin.delete_groups([group])
         admin.delete_topics(topics, raise_errors=False)

@@ -188,7 +188,7 @@ class Cancel(Exception):
 
 class Snooze(Exception):
     """Raise or return it from a task: the job starts again after ``seconds`` (a number or a ``timedelta``, at most
-    :data:`LONGEST_DELAY_S`), which counts no attempt."""
+    :data:`LONGEST_DELAY_S`, at least a second), which counts no attempt."""
 
     def __init__(self, seconds: float | timedelta) -> None:
         self.delay_ms = int(1000 * check_delay("Snooze(seconds)", seconds))
@@ -205,9 +205,10 @@ class RetryAt(Exception):
             if when.tzinfo is None:
                 raise IllegalArgumentError(f"RetryAt(when) needs a datetime with a time zone, not {when!r}")
             when = when.timestamp()
-        check_delay("RetryAt(when), from now on,", max(0.0, _finite("RetryAt(when)", when) - time.time()))
-        self.due_ms = int(1000 * when)
-        super().__init__(reason or f"to be retried at {datetime.fromtimestamp(when, timezone.utc).isoformat()}")
+        due_s = max(0.0, _finite("RetryAt(when)", when))
+        check_delay("RetryAt(when), from now on,", max(0.0, due_s - time.time()))
+        self.due_ms = int(1000 * due_s)
+        super().__init__(reason or f"to be retried at {datetime.fromtimestamp(due_s, timezone.utc).isoformat()}")
 
 
 LONGEST_DELAY_S = 86_400.0

@@ -57,7 +57,7 @@ class RunningWorker:
             raise IllegalStateError("drain() needs running_worker(broker=...): the broker knows how many jobs are left")
         self._app.flush(timeout)
         names = self._app.names
-        topics = [topic for queue in self._queues for topic in (names.queue(queue), names.suspect(queue))]
+        topics = [topic for queue in self._queues for topic in names.job_topics(queue)]
         try:
             self._broker.wait_drained([(topic, topic) for topic in topics], timeout)
         finally:

@@ -111,8 +111,8 @@ def _is_late(record: OutgoingRecord, appended: Appended, envelope: Envelope, nam
 
 
 def _may_be_replaced(ending: Ending, record: OutgoingRecord) -> bool:
-    """Whether it is a state record, or one of what is no job, and not the second one."""
-    return not ending.is_shortened and (record.kind is RecordKind.STATE or ending.envelope is None)
+    """Whether it is a state record, a dead one, or one of what is no job, and not the second one."""
+    return not ending.is_shortened and (record.kind is not RecordKind.JOB or ending.envelope is None)
 
 
 def remedy(record: OutgoingRecord, error: BaseException) -> str:
@@ -244,7 +244,10 @@ class PublishThenAccept:
             else:
                 self._log(step)
                 unwritten.append(step.rest)
-        self._failures = self._failures + 1 if unwritten else 0
+        if unwritten:
+            self._failures += 1
+        elif not self._kept:
+            self._failures = 0
         if durable:
             self._end(durable, done)
         if moved:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka.tasks.delivery.base import JobLease, OutgoingRecord, RecordKind
-from kafka.tasks.format.envelope import DEAD, MOST_HEADERS, DeadLetter, Envelope, Header
+from kafka.tasks.format.envelope import DEAD, MOST_HEADERS, DeadLetter, Envelope, Header, shortened_death
 from kafka.tasks.format.records import error_value, is_late, reason_value, shortened, state_headers
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.rules.decide import JobDecision, MoveTarget
@@ -117,8 +117,11 @@ def is_result(record: OutgoingRecord) -> bool:
 
 
 def without_traceback(record: OutgoingRecord) -> OutgoingRecord:
-    """The same state record, of another state than SUCCESS, without its traceback and most of its text."""
-    return record._replace(value=shortened(record.value or b"{}"))
+    """The same state record, of another state than SUCCESS, or dead record, without its traceback and most of its
+    text."""
+    if record.kind is RecordKind.STATE:
+        return record._replace(value=shortened(record.value or b"{}"))
+    return record._replace(headers=shortened_death(record.headers or ()))
 
 
 def without_payload(record: OutgoingRecord) -> OutgoingRecord:

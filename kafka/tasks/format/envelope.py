@@ -61,6 +61,9 @@ MOST_HEADERS = 128
 UNDERSTOOD: frozenset[str] = frozenset()
 """Needs that this release meets."""
 
+MOST_NEEDS = 500
+"""Characters of ``needs``: they are named in the log and in the dead topic."""
+
 MALFORMED = -1
 """In the place of a number of headers."""
 
@@ -274,6 +277,17 @@ def dead_letter_of(headers: Iterable[Header]) -> DeadLetter | None:
     )
 
 
+def shortened_death(headers: Iterable[Header]) -> list[Header]:
+    """The headers of a dead record without the traceback, and with the beginning of the text."""
+    kept: list[Header] = []
+    for name, raw in headers:
+        if name == f"{DEAD}text":
+            kept.append((name, (raw or b"")[:MOST_SHOWN]))
+        elif name != f"{DEAD}traceback":
+            kept.append((name, raw))
+    return kept
+
+
 def _lenient(raw: bytes | None) -> str:
     return (raw or b"").decode("utf-8", "replace")
 
@@ -321,6 +335,8 @@ def _flag(text: str) -> bool:
 
 
 def _names(text: str) -> tuple[str, ...]:
+    if len(text) > MOST_NEEDS:
+        raise ValueError(text)
     return tuple(filter(None, text.split(",")))
 
 

@@ -50,10 +50,11 @@ def admit(
     due_ms = None if history.unknown_since_ms is not None and lacks is None else history.due_ms
     if due_ms is not None and now_ms < due_ms:
         return NotDue(due_ms) if history.deliveries == 1 else NotStarted()
-    if lacks is not None:
-        return UnknownTask(name, lacks)
+    is_suspected = history.deliveries > 1 and not suspect
+    if lacks is not None:  # a suspicion is not lost with the record that is written for others
+        return SuspectedCrash() if is_suspected else UnknownTask(name, lacks)
     if history.crashes >= policy.crash_limit:
         return WorkerCrashed(ErrorInfo("WorkerLost", f"{history.crashes} workers died while they ran this job"))
-    if suspect:
-        return NotStarted() if history.excused else None
-    return SuspectedCrash() if history.deliveries > 1 else None
+    if is_suspected:
+        return SuspectedCrash()
+    return NotStarted() if history.excused else None

@@ -12,10 +12,10 @@ JobSucceeded    store_result=False               --          --
 AttemptFailed   no policy                        dead        FAILURE   error
 AttemptFailed   its error is not listed          dead        FAILURE   error-not-listed
 AttemptFailed   attempts used up                 dead        FAILURE   attempts
-AttemptFailed   expired meanwhile                dead        FAILURE   expired
+AttemptFailed   expires before the next attempt  dead        FAILURE   expired
 AttemptFailed   otherwise                        due, later  RETRY
 JobRetried      attempts used up                 dead        FAILURE   attempts
-JobRetried      expired meanwhile                dead        FAILURE   expired
+JobRetried      expires before the next attempt  dead        FAILURE   expired
 JobRetried      otherwise                        due, later  RETRY
 JobSnoozed      always                           due, later  --
 JobCancelled    always                           --          REVOKED   cancelled
@@ -31,8 +31,8 @@ UnknownTask     for longer                       dead        FAILURE   unknown-t
 InvalidRecord   always                           dead        FAILURE   the record's own
 ==============  ===============================  ==========  ========  =================
 
-*later*: with a time before which it does not start. *back*: to the suspects if it comes from there, else to the due
-jobs, so that it does not queue behind everything newer.
+*later*: with a time before which it does not start, a second at least where no number of attempts ends it. *back*: to
+the suspects if it comes from there, else to the due jobs, so that it does not queue behind everything newer.
 
 Why nothing is released or rejected: the broker's delivery count rises with every hand-out, clean ones included, is
 capped at 5 (at most 10), and the broker drops the record silently after it. So it counts neither attempts nor crashes;
@@ -64,6 +64,10 @@ from kafka.tasks.states import JobState
 
 UNKNOWN_DELAYS_S = (1, 2, 4, 8, 15, 30, 60)
 """Seconds until a job that a worker could not run is looked at again, by how often that has been so."""
+
+
+LEAST_DELAY_MS = 1000
+"""A job that has itself started again without end waits for so long at least."""
 
 
 class MoveTarget(Enum):
@@ -138,15 +142,15 @@ def decide(
     if isinstance(outcome, JobSucceeded):
         return _STORED if policy.store_result else _NOT_STORED
     if isinstance(outcome, AttemptFailed):
-        cause = _final_cause(outcome, history, policy, now_ms)
+        cause = _final_cause(outcome, history, policy, now_ms + delay_ms)
         return _dead(history, cause) if cause else _retried(history, now_ms + delay_ms if delay_ms > 0 else None)
     if isinstance(outcome, JobRetried):
-        cause = _exhausted_cause(history, policy, now_ms)
-        return _dead(history, cause) if cause else _retried(history, outcome.due_ms)
+        due_ms = outcome.due_ms if policy.max_attempts is not None else max(outcome.due_ms, now_ms + LEAST_DELAY_MS)
+        cause = _exhausted_cause(history, policy, max(due_ms, now_ms))
+        return _dead(history, cause) if cause else _retried(history, due_ms)
     if isinstance(outcome, JobSnoozed):
-        return JobDecision(
-            MoveTarget.DUE, attempt=history.attempt, crashes=history.crashes, due_ms=now_ms + outcome.delay_ms
-        )
+        due_ms = now_ms + max(outcome.delay_ms, LEAST_DELAY_MS)
+        return JobDecision(MoveTarget.DUE, attempt=history.attempt, crashes=history.crashes, due_ms=due_ms)
     if isinstance(outcome, JobCancelled):
         return JobDecision(state=JobState.REVOKED, attempt=history.attempt, cause="cancelled")
     if isinstance(outcome, JobExpired):
@@ -165,20 +169,20 @@ def decide(
     return _dead(history, outcome.cause)
 
 
-def _final_cause(outcome: AttemptFailed, history: JobHistory, policy: JobPolicy, now_ms: int) -> str:
-    """Why a failed job is not retried; empty when it is."""
+def _final_cause(outcome: AttemptFailed, history: JobHistory, policy: JobPolicy, due_ms: int) -> str:
+    """Why a failed job is not retried at ``due_ms``; empty when it is."""
     if policy.max_attempts is None:
         return "error"
     if not outcome.listed:
         return "error-not-listed"
-    return _exhausted_cause(history, policy, now_ms)
+    return _exhausted_cause(history, policy, due_ms)
 
 
-def _exhausted_cause(history: JobHistory, policy: JobPolicy, now_ms: int) -> str:
-    """Why no attempt may follow; empty when one may."""
+def _exhausted_cause(history: JobHistory, policy: JobPolicy, due_ms: int) -> str:
+    """Why no attempt may follow at ``due_ms``; empty when one may."""
     if policy.max_attempts is not None and history.attempt >= policy.max_attempts:
         return "attempts"
-    if history.expires_ms is not None and now_ms >= history.expires_ms:
+    if history.expires_ms is not None and due_ms >= history.expires_ms:
         return "expired"
     return ""
 

@@ -137,7 +137,7 @@ class AdmissionPolicy:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""
         policy = self._policy(envelope)
         history = _NO_HISTORY if isinstance(outcome, JobSucceeded) else _history(lease, envelope, crashes)
-        delay_ms = self._backoff_ms(envelope) if isinstance(outcome, AttemptFailed) else 0
+        delay_ms = self._backoff_ms(envelope, policy) if isinstance(outcome, AttemptFailed) else 0
         decision = decide(outcome, history, policy, now_ms, delay_ms)
         if isinstance(outcome, UnknownTask):
             self._log_unknown_task(envelope, outcome, policy)
@@ -162,10 +162,12 @@ class AdmissionPolicy:
         is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.BACK and lease.source.is_suspect)
         return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
 
-    def _backoff_ms(self, envelope: Envelope) -> int:
-        """The delay before the attempt that follows this one, by the task's policy."""
+    def _backoff_ms(self, envelope: Envelope, policy: JobPolicy) -> int:
+        """The delay before the attempt that follows this one, by the task's policy; 0 when none may follow."""
         task = self._tasks.get(envelope.name)
         if task is None or task.retry is None or task.retry.backoff is None:
+            return 0
+        if policy.max_attempts is None or envelope.attempt >= policy.max_attempts:
             return 0
         try:
             return int(1000 * task.retry.wait_s(envelope.attempt, self._rng))

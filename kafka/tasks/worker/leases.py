@@ -39,7 +39,8 @@ MAX_EXCUSED: Final = 1000
 
 class Leases:
     """What is held. ``unsettled_count`` counts leases that have ended and are not accepted, ``unfinished_count`` jobs
-    that are new, buffered or running, ``unfinished_of`` those of each source. ``held_bytes``: their payloads.
+    that are new, buffered or running, ``unfinished_of`` those of each source. ``held_bytes``: the payloads of all but
+    those that are not due, which are ``holding_bytes``.
 
     The worker that gets a suspect next counts each earlier delivery without a settlement as a crash. A lock that is
     lost while the worker lives is not a crash, so the worker remembers it for when the record returns to it
@@ -47,12 +48,14 @@ class Leases:
     """
 
     __slots__ = (
-        "_held", "_holding", "_holds", "_excused", "unsettled_count", "held_bytes", "unfinished_count", "unfinished_of",
+        "_held", "_holding", "_holds", "_excused", "unsettled_count", "held_bytes", "holding_bytes",
+        "unfinished_count", "unfinished_of",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.unsettled_count = 0
         self.held_bytes = 0
+        self.holding_bytes = 0
         self.unfinished_count = 0
         self.unfinished_of: Counter[JobSource] = Counter()
         self._held: dict[JobLease, None] = {}
@@ -89,6 +92,10 @@ class Leases:
             self.unfinished_count += change
             self.unfinished_of[lease.source] += change
         self.unsettled_count += _UNSETTLED[stage] - _UNSETTLED[was]
+        if (stage == HELD) != (was == HELD) and lease in self._held:
+            size = len(lease.value or b"") if stage == HELD else -len(lease.value or b"")
+            self.held_bytes -= size
+            self.holding_bytes += size
         if stage == FINISHED:
             self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
@@ -124,7 +131,10 @@ class Leases:
     def _forget(self, lease: JobLease) -> None:
         if lease in self._held:
             del self._held[lease]
-            self.held_bytes -= len(lease.value or b"")
+            if lease.stage == HELD:
+                self.holding_bytes -= len(lease.value or b"")
+            else:
+                self.held_bytes -= len(lease.value or b"")
 
     def _excuse(self, lease: JobLease) -> None:
         where = (lease.source.topic, lease.partition, lease.offset)

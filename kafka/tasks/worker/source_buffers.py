@@ -43,8 +43,8 @@ _ORDER: Final = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind.MAIN)
 
 
 class SourceBuffer:
-    """A topic as this worker sees it. ``refused_count``: leases that came and were refused since the last job that may
-    run.
+    """A topic as this worker sees it. ``refused_count``: leases that came since the last job that may run, and were
+    refused or are of jobs that are not due.
     """
 
     __slots__ = ("jobs", "refused_count", "requested", "runtime", "source")
@@ -62,7 +62,7 @@ class SourceBuffer:
         self.refused_count = 0
 
     def refuse(self) -> None:
-        """A lease came and did not become a job that may run."""
+        """A lease came and did not become a job that may run now."""
         self.refused_count += 1
 
     def most_held(self, lock_s: float, stuck: int) -> int:
@@ -158,6 +158,7 @@ class SourceBuffers:
         is_able = pool.ready and pool.degraded is None
         here = leases.unsettled_count + unfinished
         most = MAX_HELD_JOBS - here if leases.held_bytes < MAX_HELD_BYTES else 0
+        may_hold = leases.holding_count < MAX_HELD_JOBS and leases.holding_bytes < MAX_HELD_BYTES
         main_count = len(self._in_order[-1])
         self.waits_for_settlements = False
         self._find_stuck(pool.concurrency, submitted_at, now)
@@ -167,7 +168,7 @@ class SourceBuffers:
                 pass
             elif kind is SourceKind.SUSPECT:
                 room = self._suspects_room(buffer, pool, leases)
-            elif kind is SourceKind.MAIN or leases.holding_count < MAX_HELD_JOBS:
+            elif kind is SourceKind.MAIN or may_hold:
                 most_held = buffer.most_held(lock_s, _stuck(buffer.runtime, submitted_at, now))
                 room = most_held + pool.may_grow - unfinished
                 by_batches = most_held >= buffer.runtime.slots + PRODUCER_BATCH_RECORDS
@@ -215,11 +216,11 @@ class SourceBuffers:
     def _find_stuck(self, slots: int, submitted_at: Sequence[float], now: float) -> None:
         """Look whether all slots are taken by jobs that are long beside those of every queue."""
         stuck_after_s = min(runtime.stuck_after_s for runtime in self._runtimes)
-        if len(submitted_at) >= slots and now - submitted_at[slots - 1] >= stuck_after_s:
+        if len(submitted_at) >= slots and submitted_at[slots - 1] + stuck_after_s <= now:
             self.all_stuck_since = min(self.all_stuck_since, now)
         else:
             self.all_stuck_since = inf
-        later = [at + stuck_after_s for at in submitted_at if now - at < stuck_after_s]
+        later = [at + stuck_after_s for at in submitted_at if at + stuck_after_s > now]
         self.next_look_at = min(later) if later and len(submitted_at) >= slots else inf
 
     def _request(self, buffer: SourceBuffer, count: int) -> None:

@@ -205,6 +205,7 @@ class Worker:
             self._received.append(admitted)
             self._dispatcher.add(admitted)
         else:
+            self._buffers[lease.source].refuse()  # it takes no slot: those behind it may be due
             free_share = 1 - self._leases.holding_count / MAX_HELD_JOBS
             most_s = max(LEAST_HOLD_S, HOLD_S * free_share)
             self._leases.hold(lease, now + min((admitted.due_ms - now_ms) / 1000, most_s))

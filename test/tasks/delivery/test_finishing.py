@@ -357,13 +357,25 @@ def test_what_is_no_job_is_written_without_what_it_held(bench: Bench) -> None:
     assert len(bench.accepted) == 1
 
 
+def test_a_dead_record_that_its_topic_does_not_take_loses_its_traceback_first(bench: Bench) -> None:
+    bench.publisher.errors[DEAD] = [TOO_LARGE]
+    error = ErrorInfo("OSError", "disk " * 1000, "Traceback " * 1000)
+    bench.finish(bench.ending(AttemptFailed(error, listed=False)))
+    (record,) = bench.queues.topics[DEAD]
+    death = dead_letter_of(record.headers)
+    assert death is not None
+    assert (death.type, death.traceback, len(death.text)) == ("OSError", "", 100)
+    assert record.value is not None, "a replay needs the payload"
+    assert len(bench.accepted) == 1
+
+
 def test_what_is_too_large_a_second_time_or_cannot_be_shortened_is_kept(bench: Bench) -> None:
     # topic, how often it is too large -> what is written in the end
     rows: list[tuple[Ending, str, int, dict[str, int]]] = [
         (bench.ending(JobSucceeded(b"x" * 5000)), RESULTS, 2, {RESULTS: 1, DEAD: 1}),
         (bench.ending(FAILED), RESULTS, 2, {RESULTS: 1, DUE: 1}),
         (bench.ending(FAILED), DUE, 1, {RESULTS: 1, DUE: 1}),
-        (bench.ending(AttemptFailed(FAILED.error_info, listed=False)), DEAD, 1, {RESULTS: 1, DEAD: 1}),
+        (bench.ending(AttemptFailed(FAILED.error_info, listed=False)), DEAD, 2, {RESULTS: 1, DEAD: 1}),
         (bench.ending(SuspectedCrash()), SUSPECT, 1, {SUSPECT: 1}),
         (bench.no_job(), DEAD, 2, {DEAD: 1}),
     ]

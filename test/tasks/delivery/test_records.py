@@ -147,8 +147,8 @@ def test_a_moved_job_keeps_all_that_it_had_and_says_how_far_it_has_come() -> Non
     rows: list[tuple[Outcome, tuple[int, int, int, int, int | None, int | None]]] = [
         (AttemptFailed(FAULT), (2, 1, 2, 0, None, now_ms + 4)),
         (AttemptFailed(FAULT, listed=False), (1, 1, 2, 3, 5, None)),  # dead: as it was, and it may start at once
-        (JobRetried(now_ms + 9), (2, 1, 2, 0, None, now_ms + 9)),
-        (JobSnoozed(7), (1, 1, 2, 0, None, now_ms + 7)),
+        (JobRetried(now_ms + 9000), (2, 1, 2, 0, None, now_ms + 9000)),
+        (JobSnoozed(7000), (1, 1, 2, 0, None, now_ms + 7000)),
         (ChildLost("exit"), (1, 2, 2, 0, None, None)),
         (SuspectedCrash(), (1, 1, 2, 3, 5, 6)),
         (NotStarted(), (1, 1, 3, 3, 5, 6)),

@@ -42,9 +42,9 @@ ROWS: list[tuple[str, JobHistory, bool, bool, Outcome | NotDue | None]] = [
     # other workers could not distinguish excused deliveries from crashes, so the record starts anew
     ("excused", JobHistory(deliveries=4, crashes=2, excused=1), True, True, NotStarted()),
     ("excused, crash limit", JobHistory(deliveries=4, crashes=3, excused=1), True, True, THREE_CRASHES),
-    # task-queue.md "Topics": a job that this worker cannot run goes to another one, however it came here
+    # task-queue.md "Topics": a job that this worker cannot run goes to another one, but no suspicion is lost on the way
     ("unknown", JobHistory(), False, False, UNKNOWN),
-    ("unknown, delivered before", JobHistory(deliveries=3), False, False, UNKNOWN),
+    ("unknown, delivered before", JobHistory(deliveries=3), False, False, SuspectedCrash()),
     ("unknown suspect", JobHistory(deliveries=3, crashes=2), False, True, UNKNOWN),
     ("unknown, crash limit", JobHistory(crashes=3), False, False, UNKNOWN),
     ("unknown, excused", JobHistory(deliveries=3, crashes=1, excused=1), False, True, UNKNOWN),

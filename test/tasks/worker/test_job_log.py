@@ -145,7 +145,7 @@ def test_a_job_that_is_to_be_started_later_says_when(caplog: pytest.LogCaptureFi
     assert caplog.messages == [
         f"mail.send {envelope.id} will be started again in 90 s (snoozed)",
         f"mail.send {envelope.id} will be retried in 60.5 s after attempt 3 (RetryAt: busy)",
-        f"mail.send {envelope.id} will be retried in 0 s after attempt 3 (RetryAt: )",
+        f"mail.send {envelope.id} will be retried in 1 s after attempt 3 (RetryAt: )",
     ]
 
 

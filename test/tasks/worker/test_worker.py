@@ -704,6 +704,21 @@ def test_jitter_shortens_each_wait_by_up_to_a_half(bench: Bench) -> None:
     assert len(set(waits)) > 20
 
 
+def test_no_back_off_is_computed_for_a_job_that_has_no_attempt_left(bench: Bench) -> None:
+    asked: list[int] = []
+
+    def backoff(attempt: int) -> float:
+        asked.append(attempt)
+        return 1.0
+
+    bench.declare_flaky(Retry(max_attempts=2, backoff=backoff))
+    asked.clear()
+    bench.put("flaky", 1, attempt=10**10)
+    Process(bench, inline=True)
+    bench.settle()
+    assert ([cause for _, cause in bench.dead()], asked) == (["attempts"], [])
+
+
 def test_a_back_off_that_raises_is_logged_and_the_job_is_retried(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -783,6 +798,36 @@ def test_many_jobs_that_are_not_due_keep_no_due_one_waiting_for_long(bench: Benc
     bench.pass_time(20)
     assert bench.final(due.id) is JobState.SUCCESS
     assert process.worker.statistics()["held"] <= 2 * MAX_HELD_JOBS
+
+
+def test_large_jobs_that_are_not_due_keep_no_others_from_being_leased(bench: Bench) -> None:
+    for number in range(80):
+        envelope = bench.put("note", number, topic=DUE, due_ms=bench.now_ms() + 600_000)
+        bench.queues.topics[DUE][-1].value = envelope.value + b" " * 1_000_000
+    process = Process(bench, inline=True)
+    bench.settle()
+    assert process.worker.statistics()["held"] > 60
+    jobs = bench.put_many(1000)
+    bench.pass_time(1)
+    assert [bench.final(job.id) for job in jobs] == [JobState.SUCCESS] * 1000
+
+
+def test_a_due_job_behind_many_that_are_not_is_found_though_all_slots_are_busy(bench: Bench) -> None:
+    """What is not due takes no slot: each answer that brings nothing else is followed by a larger request."""
+    for number in range(300):
+        bench.put("note", number, topic=DUE, due_ms=bench.now_ms() + 600_000)
+    due = bench.put("note", -1, topic=DUE)
+    process = Process(bench, concurrency=1)
+    bench.settle()
+    for _ in range(30):
+        if process.manual.jobs and process.manual.jobs[0].envelope.id == due.id:
+            break
+        bench.pass_time(5)
+        if process.manual.jobs:
+            process.end(ran_s=5.0)
+        bench.put("note", 0)
+        bench.settle()
+    assert [job.envelope.id for job in process.manual.jobs] == [due.id]
 
 
 def test_a_job_that_expires_while_it_waits_does_not_run(bench: Bench) -> None:
