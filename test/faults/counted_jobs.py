@@ -179,6 +179,10 @@ class Crew:
             ]
             return sum(consumer.end_offsets(places).values())
 
+    def has_started_jobs(self, number: int) -> bool:
+        """Whether the worker of this number has started any."""
+        return f" {number}\n" in self.file.read_text()
+
     def logs(self) -> str:
         """What the workers said, for the text of a failure."""
         return "\n".join(path.read_text()[-3000:] for path in sorted(self.directory.glob("worker-*.log")))
