@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.tasks.apps import add_app
-from kafka.tasks.backends.base import Backend, QueueRoute, open_backend
+from kafka.tasks.backends.base import IN_PROCESS, Backend, QueueRoute, open_backend, scheme_of
 from kafka.tasks.context import Context
 from kafka.tasks.deadline import run_in_thread
 from kafka.tasks.enqueued_jobs import add_to_current_run
@@ -345,6 +345,11 @@ class App:
     def find_task(self, name: str) -> Task[..., Any] | None:
         """The declared task of that name, or former name."""
         return self.tasks.get(name) or self._aliases.get(name)
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether its jobs stay in this process: ``memory://``."""
+        return scheme_of(self.settings.bootstrap_servers) in IN_PROCESS
 
     def check_queue(self, queue: str) -> str:
         """``queue`` itself when the app knows it; :class:`UnknownQueue` with the nearest name when not."""

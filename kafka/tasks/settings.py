@@ -88,7 +88,9 @@ def _servers(name: str, value: Any) -> str:
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, str) and v for v in value):
         return ",".join(value)
     if not isinstance(value, str) or not value:
-        raise IllegalArgumentError(f"{name} must be 'host:port', several with commas, or 'embedded:DIR', not {value!r}")
+        raise IllegalArgumentError(
+            f"{name} must be 'host:port', several with commas, 'embedded:DIR' or 'memory://', not {value!r}"
+        )
     return value
 
 
@@ -132,7 +134,7 @@ class QueueSetting:
 
 SETTINGS: dict[str, QueueSetting] = {
     "bootstrap_servers": QueueSetting(
-        "embedded:.kafka", _servers, "", "host:port of brokers, or embedded:DIR for our own"
+        "embedded:.kafka", _servers, "", "host:port of brokers, embedded:DIR for our own, or memory://"
     ),
     "default_queue": QueueSetting("default", _queue, "", "the queue of tasks that name none"),
     "queues": QueueSetting((), _queues, "", "queues that no task of this app declares, but jobs are sent to"),

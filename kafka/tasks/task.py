@@ -45,6 +45,10 @@ class JobEnqueuer(Protocol):
     handlers: Handlers
     settings: Settings
 
+    @property
+    def is_in_process(self) -> bool:
+        """Whether jobs run in this process alone, so that they know the tasks of its ``__main__``."""
+
     def check_queue(self, queue: str) -> str:
         """``queue`` itself when the app knows it; an error that names the nearest else."""
 
@@ -161,8 +165,8 @@ class Task(Generic[P, R]):
         return self.options.retry is not None and self.options.retry.lists(error)
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Refuse calls that can never run: a task of ``__main__``, arguments that do not fit."""
-        if self._refusal is not None:
+        """Refuse calls that can never run: a task of ``__main__`` elsewhere, arguments that do not fit."""
+        if self._refusal is not None and not self.app.is_in_process:
             raise TaskInMain(self._refusal)
         self._arguments.check(args, kwargs)
 

@@ -410,7 +410,7 @@ def test_words_cannot_disturb_a_terminal(word: str, shown: str) -> None:
         (["--workers", "0"], "must be 1 to 100"),
         (["--workers", "many"], "must be 1 to 100"),
         (["--bootstrap-server", "no-port:x"], "no-port:x"),
-        (["--bootstrap-server", "memory://"], "no back end for 'memory'"),
+        (["--bootstrap-server", "redis://"], "no back end for 'redis'"),
     ],
 )
 def test_a_wrong_use_is_one_line_and_exit_code_2(

@@ -58,7 +58,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         (["worker_tasks:app", "--timeout", "20"], "soft_timeout of worker_tasks.slow (30 s) must be below"),
         (["worker_tasks:app", "--kill-grace", "0"], "--kill-grace must be a number of seconds above 0"),
         (["worker_tasks:app", "--health-port", "http"], "--health-port is PORT"),
-        (["worker_tasks:app", "--bootstrap-server", "memory://"], "no back end for 'memory'"),
+        (["worker_tasks:app", "--bootstrap-server", "redis://"], "no back end for 'redis'"),
     ],
 )
 def test_a_wrong_use_is_one_line_and_exit_code_2(

@@ -1,7 +1,6 @@
-"""A broker of lists, and a delivery, a publisher, a pool and a back end over it: all on a simulated loop.
+"""The product's topics in memory, with a delivery, a publisher, a pool and a back end that a test can disturb and look
+into: all on a simulated loop.
 
-``Queues`` does what a share group does as far as the worker can tell: hand-outs are counted and locked, locks run out
-with the clock, a released or expired record is handed out again, acknowledging what is not held any more is refused.
 Nothing happens by itself: :func:`settle` runs the loop until it is idle, :func:`pass_time` lets the clock go on.
 """
 
@@ -14,28 +13,23 @@ from typing import Any
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.backends.base import DeadRecord, QueueRoute, WorkerBackend
+from kafka.tasks.backends.base import DeadRecord, QueueRoute, RecordFuture, WorkerBackend, WorkerEvents
+from kafka.tasks.backends.memory import MemoryBackend
 from kafka.tasks.delivery.base import (
     Appended,
-    BrokerContact,
-    Claim,
-    ClaimKind,
     DeliveryEvents,
-    Ending,
-    FinishCallback,
     JobLease,
     JobSource,
     OutgoingRecord,
     PublishCallback,
-    RecordKind,
 )
 from kafka.tasks.delivery.finishing import PublishThenAccept
-from kafka.tasks.delivery.share_group.delivery import sources_of
+from kafka.tasks.delivery.memory import MemoryDelivery, MemoryPublisher, MemoryRecord, MemoryTopics
 from kafka.tasks.errors import JobsNotSent, UnknownQueue
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, make_id
 from kafka.tasks.format.payload import encode_call
-from kafka.tasks.format.records import StateRecord, decode, encode, supersedes
+from kafka.tasks.format.records import StateRecord, decode
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.pools.base import SimplePool
 from kafka.tasks.pools.runner import Job
@@ -44,44 +38,20 @@ from kafka.tasks.settings import Settings
 from kafka.tasks.states import READY
 
 
-class Record:
-    """A record in a list, with what a share partition knows of it."""
-
-    def __init__(self, topic: str, offset: int, outgoing: OutgoingRecord, time_ms: int) -> None:
-        self.topic = topic
-        self.offset = offset
-        self.value = outgoing.value
-        self.key = outgoing.key
-        self.headers: list[Header] = list(outgoing.headers or [])
-        self.partition = outgoing.partition
-        self.time_ms = time_ms
-        self.deliveries = 0
-        self.holder: object = None
-        self.locked_until = 0.0
-        self.is_done = False
-
-    def header(self, name: str) -> str | None:
-        found = dict(self.headers).get(name)
-        return None if found is None else found.decode()
-
-
-class Queues:
-    """The topics: lists of records, in order."""
+class Queues(MemoryTopics):
+    """The topics of a test. ``clock``: what it lets pass."""
 
     def __init__(self, clock: ManualClock) -> None:
+        super().__init__(lambda: int(clock.time() * 1000))
         self.clock = clock
-        self.topics: dict[str, list[Record]] = defaultdict(list)
-        self.deliveries: list[FakeDelivery] = []
 
-    def append(self, outgoing: OutgoingRecord) -> Appended:
-        time_ms = int(self.clock.time() * 1000)
-        log = self.topics[outgoing.topic]
-        log.append(Record(outgoing.topic, len(log), outgoing, time_ms))
-        for delivery in self.deliveries:
-            delivery.look_soon()
-        return Appended(time_ms, len(log) - 1)
+    def copy(self, record: MemoryRecord) -> None:
+        """Append a record of other topics."""
+        self.append(
+            OutgoingRecord(record.kind, record.topic, record.value, record.key, record.headers, record.partition)
+        )
 
-    def waiting(self, topic: str) -> list[Record]:
+    def waiting(self, topic: str) -> list[MemoryRecord]:
         """Records of a queue that are not settled."""
         return [record for record in self.topics[topic] if not record.is_done]
 
@@ -97,8 +67,9 @@ class Queues:
         return found
 
 
-class FakeDelivery:
-    """A share group's member. ``accepted``: leases whose ACCEPT the broker took."""
+class FakeDelivery(MemoryDelivery):
+    """A member that notes what it is asked for. ``accepted``: leases whose ACCEPT the broker took; ``is_silent``: it
+    never drains; ``is_mute``: what waits for the broker's answer waits for :meth:`answer`."""
 
     def __init__(
         self,
@@ -110,95 +81,41 @@ class FakeDelivery:
         lock_s: float = 30.0,
         of: Sequence[str] = ("default",),
     ) -> None:
-        names = names or TopicNames("shop")
-        self.lock_s = lock_s
-        self.sources = tuple(sources_of(names, of))
-        self.wants: dict[JobSource, int] = {}
+        super().__init__(queues, loop, events, publisher, names or TopicNames("shop"), of, lock_s)
         self.renewed: list[list[JobLease]] = []
         self.accepted: list[JobLease] = []
-        self.is_closed = False
         self.is_silent = False
         self.is_mute = False
-        self._unanswered: list[Callable[[], object]] = []
         self.drained: Callable[[], object] | None = None
-        self.finishing = PublishThenAccept(publisher, self._accept, names, events, loop, lambda _: self.look_soon())
-        self._queues = queues
-        self._loop = loop
-        self._events = events
-        self._publisher = publisher
-        self._is_looking = False
-        queues.deliveries.append(self)
+        self._unanswered: list[Callable[[], object]] = []
 
-    def request(self, source: JobSource, count: int) -> None:
-        self.wants[source] = count
-        self.look_soon()
+    @property
+    def wants(self) -> dict[JobSource, int]:
+        """How many more jobs it was asked for."""
+        return self._requested
+
+    @property
+    def finishing(self) -> PublishThenAccept:
+        return self._finishing
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
 
     def drain(self, drained: Callable[[], object]) -> None:
         self.drained = drained
-        self.finishing.retry()
-        if not self.is_silent:
-            self._loop.call_soon(drained)
-
-    def look_soon(self) -> None:
-        if not self._is_looking and not self.is_closed:
-            self._is_looking = True
-            self._loop.call_soon(self._look)
-
-    def _look(self) -> None:
-        self._is_looking = False
-        now = self._loop.time()
-        for source, count in list(self.wants.items()):
-            if source.is_suspect and self.finishing.is_moving:
-                continue
-            leases: list[JobLease] = []
-            for record in self._queues.topics[source.topic]:
-                if len(leases) == count or self.is_closed:
-                    break
-                if record.holder is not None and record.locked_until <= now:
-                    record.holder = None
-                if record.holder is None and not record.is_done:
-                    record.deliveries += 1
-                    record.holder = self
-                    record.locked_until = now + self.lock_s
-                    claim = Claim(ClaimKind.SHARE_LOCK, record)
-                    leases.append(
-                        JobLease(
-                            source,
-                            record.value,
-                            record.headers,
-                            record.deliveries,
-                            0,
-                            record.offset,
-                            claim,
-                            key=record.key,
-                        )
-                    )
-            if leases:
-                self.wants[source] = count - len(leases)
-                self._events.leased(leases)
+        super().drain((lambda: None) if self.is_silent else drained)
 
     def renew(self, leases: Sequence[JobLease]) -> None:
         self.renewed.append(list(leases))
-        for _, record in self._held(leases):
-            record.locked_until = self._loop.time() + self.lock_s
-
-    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
-        self._publisher.publish(records, done)
-
-    def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
-        self.finishing.finish(endings, done)
+        super().renew(leases)
 
     def _accept(self, leases: Sequence[JobLease], answered: Callable[[], object] | None) -> None:
-        for lease, record in self._held(leases):
-            self.accepted.append(lease)
-            record.holder = None
-            record.is_done = True
-        if answered is not None and not self.is_mute:
-            self._loop.call_soon(answered)
-        elif answered is not None:
+        self.accepted += [lease for lease in leases if self._is_held(lease)]
+        if answered is not None and self.is_mute:
             self._unanswered.append(answered)
-        for delivery in self._queues.deliveries:
-            self._loop.call_soon(delivery.look_soon)
+            answered = None
+        super()._accept(leases, answered)
 
     def answer(self) -> None:
         """The broker answers what it has left unanswered while ``is_mute``."""
@@ -206,52 +123,17 @@ class FakeDelivery:
         for answered in self._unanswered:
             answered()
 
-    def _held(self, leases: Sequence[JobLease]) -> list[tuple[JobLease, Record]]:
-        ours: list[tuple[JobLease, Record]] = []
-        lost: list[JobLease] = []
-        for lease in leases:
-            assert lease.claim is not None
-            record: Record = lease.claim.token
-            if record.holder is self and record.locked_until > self._loop.time() and (
-                record.deliveries == lease.deliveries
-            ):
-                ours.append((lease, record))
-            else:
-                lost.append(lease)
-        if lost:
-            self._loop.call_soon(self._events.lost, lost, "INVALID_RECORD_STATE")
-        return ours
 
-    def contacts(self) -> list[BrokerContact]:
-        return [BrokerContact(source, self._loop.time(), 5.0) for source in self.wants]
-
-    def close(self) -> None:
-        self.finishing.close()
-        self.release_all()
-        self._publisher.close()
-        self._loop.call_soon(self._events.left)
-
-    def release_all(self) -> None:
-        """What the broker does when the connection ends."""
-        self.is_closed = True
-        for log in self._queues.topics.values():
-            for record in log:
-                if record.holder is self:
-                    record.holder = None
-        for delivery in self._queues.deliveries:
-            delivery.look_soon()
-
-
-class FakePublisher:
+class FakePublisher(MemoryPublisher):
     """Writes at once; ``errors`` by topic, ``is_stuck``: nothing is answered until :meth:`advance`."""
 
     def __init__(self, queues: Queues, loop: Loop) -> None:
+        super().__init__(queues, loop)
         self.errors: dict[str, list[BaseException]] = {}
         self.is_stuck = False
         self.is_closed = False
         self.sizes: list[int] = []
         self._queues = queues
-        self._loop = loop
         self._stuck: list[Callable[[], None]] = []
 
     def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
@@ -459,7 +341,7 @@ class FakeDeadLog:
 class FakePurge:
     """The unsettled records of a topic."""
 
-    def __init__(self, records: list[Record]) -> None:
+    def __init__(self, records: list[MemoryRecord]) -> None:
         self._records = records
         self._ends = len(records)
         self.jobs = sum(not record.is_done for record in records)
@@ -472,19 +354,16 @@ class FakePurge:
         pass
 
 
-class FakeBackend:
+class FakeBackend(MemoryBackend):
     """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others."""
 
     def __init__(self, app: str, settings: Settings) -> None:
-        self.app = app
-        self.names = TopicNames(app)
-        self.settings = settings
-        self.result_ttl_s = settings.result_ttl
-        self.address = settings.bootstrap_servers
         self.clock_of_test = ManualClock()
         self.queues = Queues(self.clock_of_test)
-        self.clock = BrokerTimeEstimate(self.clock_of_test.time)
-        self.new_id: Callable[[], str] = IdMaker(3, self.clock)
+        super().__init__(app, settings, self.queues, BrokerTimeEstimate(self.clock_of_test.time))
+        self.names = TopicNames(app)
+        self.settings = settings
+        self.new_id = IdMaker(3, self.clock)
         self.existing: set[str] = set()
         self.routed: list[str] = []
         self.waiters: dict[str, list[Callable[[StateRecord | None], object]]] = defaultdict(list)
@@ -521,22 +400,15 @@ class FakeBackend:
     def route(self, queue: str, declared: bool) -> QueueRoute:
         self.routed.append(queue)
         self.on_route()
-        if not declared and queue not in self.existing:
-            raise UnknownQueue(f"there is no queue {queue!r}")
-        return QueueRoute(self.names.queue(queue), self.settings.max_payload_bytes)
+        return super().route(queue, declared or queue in self.existing)
 
     def has_room(self) -> bool:
         return not self.is_full
 
-    def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> FakeSent:
-        self.queues.append(OutgoingRecord(RecordKind.JOB, topic, value, key, headers))
-        sent, self.next_sent = self.next_sent or FakeSent(), None
-        return sent
-
-    def send_state(self, record: StateRecord) -> FakeSent:
-        key, value, headers = encode(record)
-        self.queues.append(OutgoingRecord(RecordKind.STATE, self.names.results, value, key, headers, 3))
-        return FakeSent()
+    def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> RecordFuture:
+        written = super().send(topic, value, headers, key)
+        sent, self.next_sent = self.next_sent, None
+        return sent or written
 
     def flush(self, timeout: float | None) -> None:
         self.flushes += 1
@@ -545,13 +417,6 @@ class FakeBackend:
     def take_not_sent(self) -> JobsNotSent | None:
         error, self.not_sent = self.not_sent, None
         return error
-
-    def known(self, job_id: str) -> StateRecord | None:
-        best: StateRecord | None = None
-        for state in self.queues.states(self.names):
-            if state.id == job_id and supersedes(best, state):
-                best = state
-        return best
 
     def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
         if self.error is not None:
@@ -579,9 +444,8 @@ class FakeBackend:
         for on_end in self.waiters.pop(job_id, []):
             on_end(record)
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], events: DeliveryEvents) -> WorkerBackend:
-        publisher = FakePublisher(self.queues, loop)
-        return WorkerBackend(FakeDelivery(self.queues, loop, events, publisher, self.names, of=queues), 8)
+    def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
+        return super().worker_backend(loop, queues, events)._replace(results_partitions=8)
 
     def close(self, timeout: float | None = None) -> None:
         self.is_closed = True

@@ -10,11 +10,12 @@ import pytest
 from kafka.errors import IllegalArgumentError, KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.tasks import App, DeadCounts, DeadJob, DeadJobs, DeadSelection, UnknownQueue, dead
 from kafka.tasks.dead import OffsetSet, Pacer
+from kafka.tasks.delivery.memory import MemoryRecord
 from kafka.tasks.format.dead_mark import MOST_MARKED, DeadMark, MarkKind, decode_mark
 from kafka.tasks.format.envelope import DeadLetter, Envelope, decode
 from kafka.tasks.format.job_id import is_id, make_id
 from kafka.tasks.format.payload import encode_call
-from test.tasks.fakes import FakeBackend, FakeDeadLog, FakeSent, Record
+from test.tasks.fakes import FakeBackend, FakeDeadLog, FakeSent
 
 PAYLOAD = encode_call("mail.send", (7,), {"body": "hi"})
 numbers = itertools.count()
@@ -56,7 +57,7 @@ def marks(log: FakeDeadLog, partition: int = 0) -> list[DeadMark]:
     return [mark for mark in decoded if mark is not None]
 
 
-def enqueued(backend: FakeBackend) -> list[Record]:
+def enqueued(backend: FakeBackend) -> list[MemoryRecord]:
     return backend.queues.topics["shop.mail"]
 
 

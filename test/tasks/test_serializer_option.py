@@ -115,9 +115,10 @@ def test_a_task_that_is_sent_by_name_gets_what_its_annotations_say() -> None:
     elsewhere, app = App("shop", bootstrap_servers="fake://"), new_app()
     handle: JobHandle[Any] = elsewhere.send("same", (ORDER,))
     (record,) = backend_of(elsewhere).queues.topics["shop.default"]
-    backend_of(app).queues.topics["shop.default"].append(record)
+    backend_of(app).queues.copy(record)
     assert isinstance(run_last(app)[0], JobSucceeded)
-    backend_of(elsewhere).queues.topics["shop.results"] = backend_of(app).queues.topics["shop.results"]
+    for state in backend_of(app).queues.topics["shop.results"]:
+        backend_of(elsewhere).queues.copy(state)
     assert handle.result() == {"when": date(2026, 1, 2), "colors": ("red",)}
     assert app.send("same", (ORDER,)).id != handle.id
 
@@ -161,7 +162,8 @@ def test_a_client_refuses_a_result_in_pickle_that_its_app_does_not_accept() -> N
     handle = app.tasks["same"].delay(ORDER)
     run_last(app)
     careful = new_app()
-    backend_of(careful).queues = backend_of(app).queues
+    for state in backend_of(app).queues.topics["shop.results"]:
+        backend_of(careful).queues.copy(state)
     with pytest.raises(BadRecord, match="is not in accept_content"):
         careful.job(handle.id).result()
 

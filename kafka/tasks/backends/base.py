@@ -2,7 +2,8 @@
 that enqueue and read results (any thread); :class:`WorkerBackend` is for a worker (its loop's thread only). A back end
 is found by the scheme of ``bootstrap_servers`` in ``BACKENDS``: ``host:port`` is ``kafka``, ``embedded:DIR`` is
 ``embedded``. A new one is one more row there, whose function takes the app's name and settings and returns a connected
-:class:`Backend`.
+:class:`Backend`. Other packages have their own as entry points of the group ``kafka.tasks.backends``, named by the
+scheme.
 """
 
 from __future__ import annotations
@@ -245,8 +246,17 @@ class WorkerBackend(NamedTuple):
 BACKENDS: dict[str, str] = {
     "kafka": "kafka.tasks.backends.kafka:open_kafka",
     "embedded": "kafka.tasks.backends.kafka:open_kafka",
+    "memory": "kafka.tasks.backends.memory:open_memory",
 }
 """Scheme -> ``module:function``, imported on first use."""
+
+IN_PROCESS = frozenset({"memory"})
+"""Schemes of back ends whose jobs never leave the process."""
+
+ENTRY_POINTS = "kafka.tasks.backends"
+"""The group of entry points of back ends in other packages; each is such a function, named by its scheme."""
+
+Connect = Callable[[str, Settings], Backend]
 
 
 def scheme_of(bootstrap_servers: str) -> str:
@@ -260,10 +270,26 @@ def open_backend(app: str, settings: Settings) -> Backend:
     """The connected back end of an app; :class:`KafkaConfigurationError` for an unknown scheme."""
     scheme = scheme_of(settings.bootstrap_servers)
     if scheme not in BACKENDS:
-        raise KafkaConfigurationError(
-            f"bootstrap_servers={settings.bootstrap_servers!r}: no back end for {scheme!r}; "
-            "use 'host:port' or 'embedded:DIR'"
-        )
+        return _from_entry_point(scheme, settings.bootstrap_servers)(app, settings)
     module, function = BACKENDS[scheme].split(":")
-    connect: Callable[[str, Settings], Backend] = getattr(importlib.import_module(module), function)
+    connect: Connect = getattr(importlib.import_module(module), function)
     return connect(app, settings)
+
+
+def _from_entry_point(scheme: str, servers: str) -> Connect:
+    """The function of an installed package's entry point; the first one, when several have the same name."""
+    from importlib import metadata  # 20 ms that no built-in back end needs
+
+    for entry in metadata.entry_points(group=ENTRY_POINTS, name=scheme):
+        try:
+            connect: Connect = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise KafkaConfigurationError(
+                f"bootstrap_servers={servers!r}: could not load the back end {entry.value!r} of an installed package: "
+                f"{error}"
+            ) from error
+        return connect
+    raise KafkaConfigurationError(
+        f"bootstrap_servers={servers!r}: no back end for {scheme!r}; use 'host:port', 'embedded:DIR' or 'memory://', "
+        f"or install a package that has one (an entry point {scheme!r} of the group {ENTRY_POINTS})"
+    )

@@ -4,20 +4,20 @@ The interface that the worker drives, the callbacks that it implements, and the 
 Everything happens on the worker's loop, in its thread, and nothing blocks. The worker requests a number of jobs, and
 the delivery reports leases when they arrive; whether it fetches, long-polls or waits is up to the delivery. To finish a
 job belongs to the delivery as well: a share group publishes the job's records and acknowledges the lease afterwards,
-consumer groups will put records and offsets into one transaction. The tests have a delivery in memory with a manual
-clock.
+consumer groups will put records and offsets into one transaction. A delivery in memory serves tests, and one process.
 
 A lease is written by :class:`kafka.tasks.worker.leases.Leases` alone, once the worker has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafka.errors import KafkaError
 from kafka.tasks.format.envelope import Envelope, Header
+from kafka.tasks.format.topics import TopicNames
 
 DRAIN_S: Final = 2.0
 """So long at most brokers that are asked for jobs are waited for; a long poll is over after half a second."""
@@ -47,6 +47,12 @@ class JobSource(NamedTuple):
     def is_suspect(self) -> bool:
         """Whether it is the topic of the queue's suspects."""
         return self.kind is SourceKind.SUSPECT
+
+
+def sources_of(names: TopicNames, queues: Iterable[str]) -> list[JobSource]:
+    """The topics that jobs of these queues are leased from."""
+    rows = ((SourceKind.MAIN, names.queue), (SourceKind.DUE, names.due), (SourceKind.SUSPECT, names.suspect))
+    return [JobSource(queue, topic(queue), kind) for queue in queues for kind, topic in rows]
 
 
 class ClaimKind(Enum):

@@ -91,6 +91,11 @@ def run_worker(
     """
     names = check_queues(app, queues)
     check_pool(pool)
+    if pool in PROCESS_POOLS and app.is_in_process:
+        raise IllegalArgumentError(
+            f"the jobs of app {app.name} stay in this process ({app.settings.bootstrap_servers}), and the pool "
+            f"{pool!r} has processes of its own: use 'threads', 'asyncio' or 'inline'"
+        )
     if loop is None:
         with contextlib.closing(make_loop()) as own:
             return run_worker(

@@ -52,9 +52,9 @@ from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.backends.kafka.enqueue_tally import EnqueueTally
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.deadline import Deadline
-from kafka.tasks.delivery.base import Appended, ClaimKind, Ending, JobLease, OutgoingRecord, RecordKind
+from kafka.tasks.delivery.base import Appended, ClaimKind, Ending, JobLease, OutgoingRecord, RecordKind, sources_of
 from kafka.tasks.delivery.share_group import delivery
-from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
+from kafka.tasks.delivery.share_group.delivery import ShareDelivery
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
 from kafka.tasks.format.envelope import MALFORMED
 from kafka.tasks.format.job_id import BrokerTimeEstimate, make_id

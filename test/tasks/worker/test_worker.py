@@ -19,6 +19,7 @@ from kafka.tasks import App, Cancel, Retry, RetryAt, Snooze, expo
 from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import Ending, JobLease, JobSource, OutgoingRecord, RecordKind, SourceKind
 from kafka.tasks.delivery.finishing import MOVING_S
+from kafka.tasks.delivery.memory import MemoryRecord
 from kafka.tasks.format.envelope import Envelope, dead_letter_of
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.pools.base import Pool
@@ -28,7 +29,7 @@ from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, ErrorInfo, JobCa
 from kafka.tasks.states import READY, JobState
 from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
 from kafka.tasks.worker.worker import TURN_BYTES, TURN_LEASES, Worker, WorkerOptions, WorkerStage
-from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues, Record, a_job, pass_time, settle
+from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues, a_job, pass_time, settle
 
 QUEUE, DUE = "shop.default", "shop.default.due"
 SUSPECT, DEAD = "shop.default.suspect", "shop.default.dead"
@@ -88,7 +89,7 @@ class Bench:
     def final(self, job_id: str) -> JobState | None:
         return next((s.state for s in self.states() if s.id == job_id and s.state in READY), None)
 
-    def dead(self) -> list[tuple[Record, str]]:
+    def dead(self) -> list[tuple[MemoryRecord, str]]:
         found = []
         for record in self.queues.topics[DEAD]:
             death = dead_letter_of(record.headers)
@@ -579,7 +580,7 @@ def test_a_payload_that_cannot_be_read_ends_as_a_failure(bench: Bench) -> None:
     assert len(bench.dead()) == 1
 
 
-def delays_s(records: Sequence[Record]) -> list[float]:
+def delays_s(records: Sequence[MemoryRecord]) -> list[float]:
     """Of records that are not due at once: seconds from the append until then."""
     return [(int(record.header("due") or 0) - record.time_ms) / 1000 for record in records]
 

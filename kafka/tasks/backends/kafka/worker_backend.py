@@ -17,8 +17,8 @@ from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
-from kafka.tasks.delivery.base import Appended, OutgoingRecord, RecordKind
-from kafka.tasks.delivery.share_group.delivery import ShareDelivery, sources_of
+from kafka.tasks.delivery.base import Appended, OutgoingRecord, RecordKind, sources_of
+from kafka.tasks.delivery.share_group.delivery import ShareDelivery
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups, with_records
 from kafka.tasks.delivery.share_group.trimmer import QueueTrimmer
 from kafka.tasks.format.job_id import BrokerTimeEstimate

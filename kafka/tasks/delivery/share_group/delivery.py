@@ -11,7 +11,7 @@ look every few seconds (:meth:`ShareDelivery.look_for_suspects`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -31,7 +31,6 @@ from kafka.tasks.delivery.base import (
     OutgoingRecord,
     PublishCallback,
     Publisher,
-    SourceKind,
 )
 from kafka.tasks.delivery.finishing import PublishThenAccept
 from kafka.tasks.format.envelope import MALFORMED, MOST_HEADERS, Header
@@ -50,12 +49,6 @@ LOOK_S: Final = 5.0
 """Between looks for suspects of queues that have no member for them."""
 IDLE_LOOKS: Final = 3
 """A member that has got no suspects in so many intervals leaves."""
-
-
-def sources_of(names: TopicNames, queues: Iterable[str]) -> list[JobSource]:
-    """The topics that jobs of these queues are leased from."""
-    rows = ((SourceKind.MAIN, names.queue), (SourceKind.DUE, names.due), (SourceKind.SUSPECT, names.suspect))
-    return [JobSource(queue, topic(queue), kind) for queue in queues for kind, topic in rows]
 
 
 class ShareDelivery:
