@@ -385,6 +385,10 @@ class Loop:
         if self._generation == _fork_generation:
             self._wakeup.wake()
 
+    def next_timer_at(self) -> float | None:
+        """The monotonic instant of the earliest timer; None when there is none."""
+        return self._timers.next_when()
+
     # -- descriptors ---------------------------------------------------------------------------------------------------
 
     def watch(self, fileobj: Any, on_readable: Callback | None = None, on_writable: Callback | None = None) -> Watch:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError, KafkaTimeoutError
 from kafka.tasks.apps import add_app
-from kafka.tasks.backends.base import IN_PROCESS, Backend, QueueRoute, open_backend, scheme_of
+from kafka.tasks.backends.base import IN_PROCESS, Backend, Connect, QueueRoute, open_backend, scheme_of
 from kafka.tasks.context import Context
 from kafka.tasks.deadline import run_in_thread
 from kafka.tasks.enqueued_jobs import add_to_current_run
@@ -56,6 +56,10 @@ from kafka.tasks.task import Task
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing has it from 3.11 on
 
+    from kafka.tasks.testing.clocks import FakeClock
+    from kafka.tasks.testing.eager import EagerJobs
+    from kafka.tasks.testing.jobs import TestingJobs
+
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
@@ -84,6 +88,7 @@ class App:
         self._queues: set[str] = {self.settings.default_queue, *self.settings.queues}
         self._lock = threading.RLock()
         self._local = threading.local()
+        self._connect: Connect | None = None
         self._backend: Backend | None = None
         self._routes: dict[str, QueueRoute] = {}
         self._has_been_used = False
@@ -310,6 +315,27 @@ class App:
         finally:
             self.settings = dataclasses.replace(self.settings, bootstrap_servers=servers, client=client)
 
+    # -- in the caller's thread ---------------------------------------------------------------------------------------
+
+    def testing(self, clock: FakeClock | None = None) -> TestingJobs:
+        """For tests: ``with app.testing() as t:`` jobs are kept in memory, and run in the test's thread when the test
+        says so (``t.run_all()``, ``t.advance(60)``). Time is that of ``clock``, a
+        :class:`kafka.tasks.testing.FakeClock` (None: a new one). It holds for all threads, until the end of the block,
+        or ``t.close()``.
+        """
+        from kafka.tasks.testing.jobs import TestingJobs  # with the worker, which most users of an app do not need
+
+        return TestingJobs(self, clock)
+
+    def eager(self) -> EagerJobs:
+        """For a console or a script: ``with app.eager():`` each ``delay`` runs its job at once, in the caller's thread,
+        with all its attempts, and waits for no delay. Its handle has the result, or raises :class:`JobFailed`. It holds
+        for all threads, until the end of the block, or ``close()`` of what it returns.
+        """
+        from kafka.tasks.testing.eager import EagerJobs
+
+        return EagerJobs(self)
+
     @property
     def is_connected(self) -> bool:
         """Whether it is connected."""
@@ -339,7 +365,7 @@ class App:
         self._has_been_used = True
         with self._lock:
             if self._backend is None:
-                self._backend = open_backend(self.name, self.settings)
+                self._backend = (self._connect or open_backend)(self.name, self.settings)
             return self._backend
 
     def find_task(self, name: str) -> Task[..., Any] | None:
@@ -348,8 +374,21 @@ class App:
 
     @property
     def is_in_process(self) -> bool:
-        """Whether its jobs stay in this process: ``memory://``."""
-        return scheme_of(self.settings.bootstrap_servers) in IN_PROCESS
+        """Whether its jobs stay in this process: ``memory://``, and while :meth:`testing` or :meth:`eager` holds."""
+        return self._connect is not None or scheme_of(self.settings.bootstrap_servers) in IN_PROCESS
+
+    def replace_backend(self, connect: Connect) -> Callable[[], None]:
+        """Use what ``connect`` returns, in all threads, until the returned function is called. A connection stays open
+        meanwhile, and is used again afterwards."""
+        with self._lock:
+            replaced = self._connect, self._backend, self._routes
+            self._connect, self._backend, self._routes = connect, None, {}
+
+        def restore() -> None:
+            with self._lock:
+                self._connect, self._backend, self._routes = replaced
+
+        return restore
 
     def check_queue(self, queue: str) -> str:
         """``queue`` itself when the app knows it; :class:`UnknownQueue` with the nearest name when not."""

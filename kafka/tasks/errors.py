@@ -12,7 +12,8 @@ from __future__ import annotations
 import difflib
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -205,11 +206,14 @@ class RetryAt(Exception):
             if when.tzinfo is None:
                 raise IllegalArgumentError(f"RetryAt(when) needs a datetime with a time zone, not {when!r}")
             when = when.timestamp()
-        due_s = max(0.0, _finite("RetryAt(when)", when))
-        check_delay("RetryAt(when), from now on,", max(0.0, due_s - time.time()))
+        due_s, now = max(0.0, _finite("RetryAt(when)", when)), wall_clock.get()()
+        check_delay("RetryAt(when), from now on,", max(0.0, due_s - now))
         self.due_ms = int(1000 * due_s)
         super().__init__(reason or f"to be retried at {datetime.fromtimestamp(due_s, timezone.utc).isoformat()}")
 
+
+wall_clock: ContextVar[Callable[[], float]] = ContextVar("kafka_wall_clock", default=time.time)
+"""What :class:`RetryAt` takes for the present: the machine's clock, or that of a test while it runs a job."""
 
 LONGEST_DELAY_S = 86_400.0
 """Workers keep delays by their own timers: for a day at most."""

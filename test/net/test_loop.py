@@ -463,6 +463,15 @@ def test_forked_child_is_refused_and_the_parents_loop_goes_on(loop, pair):
 # -- simulated ---------------------------------------------------------------------------------------------------------
 
 
+def test_the_next_timer_is_the_earliest_that_is_not_cancelled():
+    loop = Loop.simulated()
+    assert loop.next_timer_at() is None
+    early, _ = loop.call_at(1.0, print), loop.call_at(2.0, print)
+    assert loop.next_timer_at() == 1.0
+    early.cancel()
+    assert loop.next_timer_at() == 2.0
+
+
 def test_simulated_loop_jumps_to_the_next_timer_and_no_further():
     clock = ManualClock()
     loop = Loop.simulated(clock)

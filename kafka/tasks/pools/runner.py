@@ -219,12 +219,14 @@ class _ForkCheckedAwaitable(_AwaitableWrapper):
         return for_what
 
 
-def run(job: Job, window: SignalWindow | None = None) -> Outcome:
+def run(
+    job: Job, window: SignalWindow | None = None, on_error: Callable[[BaseException], object] | None = None
+) -> Outcome:
     """Run the job in this thread and return its outcome. Stores the duration of the run in ``job``.
 
     ``window`` None: this is the worker's own process. A coroutine is run to its end on an event loop of its own. The
-    app's handlers are called here, too. :class:`SoftTimeLimit` propagates when it is raised while the function's own
-    error is handled.
+    app's handlers are called here, too; ``on_error`` is called with what the run raised. :class:`SoftTimeLimit`
+    propagates when it is raised while the function's own error is handled.
     """
     started_at = time.monotonic()
     job.on_started(started_at)
@@ -253,6 +255,8 @@ def run(job: Job, window: SignalWindow | None = None) -> Outcome:
         window.function_ended(failure)
         window.close()
         outcome, error = outcome_of_error(job, failure)
+        if on_error is not None:
+            on_error(error)
     finally:
         enqueued.end()
     try:

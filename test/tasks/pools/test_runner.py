@@ -58,6 +58,19 @@ def test_an_error_becomes_data(app: App) -> None:
     assert "tasks/runner.py" not in outcome.error_info.traceback
 
 
+def test_a_caller_can_have_the_error_itself(app: App) -> None:
+    raised = ValueError("no")
+    errors: list[BaseException] = []
+
+    def f(error: bool) -> None:
+        if error:
+            raise raised
+
+    for each in (False, True):
+        run(job_of(app, f, each), on_error=errors.append)
+    assert errors == [raised]
+
+
 def test_an_error_that_the_policy_does_not_list_says_so(app: App) -> None:
     def f() -> None:
         raise ValueError
