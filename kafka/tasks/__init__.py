@@ -12,6 +12,7 @@ rest by concern::
     backends   where jobs are kept, by the scheme of ``bootstrap_servers``
     pools      how jobs run: in threads, on an event loop, in child processes
     health     probes, metrics, snapshots
+    testing    jobs in the thread of a test, by its clock, and of a console
 """
 
 from __future__ import annotations

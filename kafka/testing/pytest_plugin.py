@@ -17,6 +17,7 @@ fixture                    scope      what it is
 ``kafka_tasks_options``    test       settings of ``kafka_tasks_app``; override it
 ``kafka_tasks_app``        test       a :class:`~kafka.tasks.App` with a name of its own on the broker
 ``kafka_tasks_worker``     test       ``make(app=None, **arguments)``: workers in threads, which stop with the test
+``kafka_tasks_testing``    test       ``kafka_tasks_app.testing()``: its jobs run in the test's thread, without a broker
 =========================  =========  =================================================================================
 
 A test that fails shows, of each of its brokers, which faults are in force, what it was asked last, and the end of its
@@ -40,6 +41,7 @@ from kafka.consumer import KafkaConsumer
 from kafka.errors import KafkaError
 from kafka.producer import KafkaProducer
 from kafka.tasks import App
+from kafka.tasks.testing import TestingJobs
 from kafka.testing.contexts import RunningWorker
 from kafka.testing.embedded import EmbeddedBroker
 
@@ -195,3 +197,11 @@ def kafka_tasks_worker(kafka_broker: EmbeddedBroker, kafka_tasks_app: App) -> It
             return worker
 
         yield make
+
+
+@pytest.fixture
+def kafka_tasks_testing(kafka_tasks_app: App) -> Iterator[TestingJobs]:
+    """The jobs of ``kafka_tasks_app``, which run in the test's thread when the test says so. Override that fixture to
+    return your own app, and no broker is started."""
+    with kafka_tasks_app.testing() as jobs:
+        yield jobs

@@ -63,6 +63,16 @@ def test_a_broker_of_ones_own_may_be_killed(kafka_broker_factory, kafka_broker):
     own.start()
 
 
+def test_jobs_are_run_by_the_test(kafka_tasks_app, kafka_tasks_testing):
+    @kafka_tasks_app.task
+    def double(number):
+        return 2 * number
+
+    job = double.delay(4)
+    assert kafka_tasks_testing.run_all() == 1
+    assert (job.result(), kafka_tasks_testing.jobs[0].args) == (8, [4])
+
+
 def test_jobs_are_run(kafka_tasks_app, kafka_tasks_worker):
     @kafka_tasks_app.task
     def double(number):
@@ -92,7 +102,47 @@ def test_the_fixtures_work_together(tmp_path: pathlib.Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "7 passed" in done.stdout
+    assert "8 passed" in done.stdout
+
+
+def test_jobs_of_an_app_of_ones_own_are_run_without_a_broker(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        """
+import pytest
+from kafka.tasks import App
+
+pytest_plugins = ["kafka.testing.pytest_plugin"]
+app = App("shop", bootstrap_servers="127.0.0.1:1")
+
+
+@app.task
+def double(number):
+    return 2 * number
+
+
+@pytest.fixture(scope="session")
+def kafka_broker():
+    raise AssertionError("a broker is started")
+
+
+@pytest.fixture
+def kafka_tasks_app():
+    return app
+"""
+    )
+    (tmp_path / "test_it.py").write_text(
+        """
+from conftest import double
+
+
+def test_it(kafka_tasks_testing):
+    job = double.delay(4)
+    kafka_tasks_testing.run_all()
+    assert job.result() == 8
+"""
+    )
+    done = run(tmp_path)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 def test_nothing_is_there_unless_it_is_asked_for(tmp_path: pathlib.Path) -> None:
