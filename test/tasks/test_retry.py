@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from kafka.errors import IllegalArgumentError
+from kafka.tasks import RetryAt, Snooze
 from kafka.tasks.retry import Retry, expo
 
 
@@ -52,3 +56,31 @@ def test_a_policy_that_makes_no_sense_is_refused(arguments: dict[str, Any]) -> N
 def test_a_backoff_that_makes_no_sense_is_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(IllegalArgumentError):
         expo(**arguments)
+
+
+@pytest.mark.parametrize("when", [-1e18, -0.001, 0])
+def test_a_time_before_1970_is_the_present(when: float) -> None:
+    """The record of the next attempt has it as a natural number."""
+    assert RetryAt(when).due_ms == 0
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Snooze(-1),
+        lambda: Snooze(86_401),
+        lambda: Snooze(float("nan")),
+        lambda: Snooze(True),
+        lambda: RetryAt(float("inf")),
+        lambda: RetryAt(time.time() + 90_000),
+        lambda: RetryAt(datetime(2026, 1, 1)),
+        lambda: expo(cap=float("inf")),
+        lambda: Retry(backoff=lambda attempt: float("inf")),
+        lambda: Retry(backoff=lambda attempt: -1.0),
+        lambda: Retry(backoff=lambda attempt: 10.0**attempt, max_attempts=8),
+    ],
+)
+def test_a_delay_that_has_no_end_or_makes_no_sense_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        make()
+    assert "\n" not in str(caught.value)
