@@ -47,7 +47,7 @@ from kafka.tasks.format.topics import TopicNames
 
 log = logging.getLogger(__name__)
 
-RETRY_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+RETRY_S: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before what could not be written is written again, by how often in a row that has failed."""
 
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)

@@ -38,7 +38,7 @@ free: behind a backlog there is no other moment, for what is here already takes 
 STUCK_GIVE_BACK_S: Final = 0.5
 """With all slots taken by long jobs, what has waited here for so long is given back."""
 
-_ORDER: Final = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind.MAIN)
+_ORDER: tuple[SourceKind, ...] = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind.MAIN)
 """In which order the sources of all queues start their jobs."""
 
 

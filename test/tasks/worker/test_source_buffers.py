@@ -36,7 +36,7 @@ class Bench:
             sources=sources, lock_s=30.0, request=lambda source, count: self.requests.append((source, count))
         )
         self.pool: Any = SimpleNamespace(
-            ready=True, degraded=None, concurrency=slots, busy=0, may_grow=0, attributes_crashes=attributes_crashes
+            ready=True, degraded=None, concurrency=slots, busy=0, may_grow=False, attributes_crashes=attributes_crashes
         )
         self.leases = Leases()
         self.buffers = SourceBuffers(delivery, slots)

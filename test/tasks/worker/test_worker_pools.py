@@ -212,7 +212,7 @@ def test_children_that_come_up_while_the_worker_connects_are_seen_when_it_begins
         return []
 
     process.manual.finished = finished  # type: ignore[method-assign]
-    process.worker.start(WorkerBackend(process.delivery, process.publisher, 8), process.manual)
+    process.worker.start(WorkerBackend(process.delivery, 8), process.manual)
     assert requested == 1
 
 
