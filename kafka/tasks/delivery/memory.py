@@ -256,6 +256,7 @@ class MemoryDelivery:
         queues: Sequence[str],
         lock_s: float = LOCK_S,
     ) -> None:
+        """Joins the members that share these topics."""
         self.lock_s = lock_s
         self.sources = tuple(sources_of(names, queues))
         self._topics = topics

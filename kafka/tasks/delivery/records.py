@@ -80,6 +80,7 @@ class StateRecords:
     def _moved(
         self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
     ) -> OutgoingRecord:
+        """The job's next record: in the dead topic with its cause, else as far as it has come by this decision."""
         queue, names = lease.source.queue, self._names
         if decision.move is MoveTarget.DEAD:
             error_info = outcome_error(outcome)

@@ -249,6 +249,9 @@ def ensure_topics(
 
 
 def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> ExistingTopic:
+    """What a topic is like. :class:`KafkaConfigurationError` where jobs or results could be lost by a config, a warning
+    where it costs something."""
+
     def differs(key: str) -> bool:
         return key in configs and configs[key] != plan.configs[key]
 

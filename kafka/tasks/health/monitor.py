@@ -84,6 +84,7 @@ class Monitor:
         loop: Any,
         tasks: Iterable[TaskMetrics] = (),
     ) -> None:
+        """Reads and writes nothing yet: probes say "starting" until :meth:`start`."""
         host = socket.gethostname()
         self.worker_id = f"{host}:{os.getpid()}:{secrets.token_hex(3)}"
         self._app = app

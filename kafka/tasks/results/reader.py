@@ -51,6 +51,7 @@ class ResultReader:
         capacity: int,
         timeout_s: float,
     ) -> None:
+        """Looks where this client's own tail begins, before its first id is made."""
         self._io = io
         self._partitions = partitions
         self._own = own

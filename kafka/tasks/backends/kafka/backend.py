@@ -66,6 +66,7 @@ class KafkaBackend:
     """See :class:`kafka.tasks.backends.base.Backend`."""
 
     def __init__(self, app: str, settings: Settings) -> None:
+        """Connects with the first use."""
         self.clock = BrokerTimeEstimate()
         self.app = app
         self.result_ttl_s = settings.result_ttl

@@ -68,6 +68,7 @@ class ControlReader:
         timeout_s: float,
         on_paused: Callable[[frozenset[str]], object],
     ) -> None:
+        """Asks nothing before :meth:`start`."""
         self._client = client
         self._loop: Any = client.loop
         self._place = TopicPartition(topic, 0)

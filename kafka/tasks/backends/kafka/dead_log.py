@@ -30,6 +30,7 @@ class KafkaDeadLog:
     """See :class:`kafka.tasks.backends.base.DeadLog`."""
 
     def __init__(self, topic: str, settings: Settings) -> None:
+        """Connects, and looks how many partitions the topic has; :class:`UnknownQueue` when there is none."""
         self.topic = topic
         self._settings = settings
         self._timeout_s = settings.request_timeout
