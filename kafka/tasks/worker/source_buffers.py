@@ -85,6 +85,7 @@ class SourceBuffers:
         """Since when all slots are taken by long jobs (monotonic seconds)."""
         self.next_look_at = inf
         """When a job that runs now will be a long one."""
+        self._turn = 0
         self._delivery = delivery
         self._paused_queues: frozenset[str] = frozenset()
         runtimes = {source.queue: RuntimeEstimate(concurrency) for source in delivery.sources}
@@ -116,9 +117,14 @@ class SourceBuffers:
     # -- what starts --------------------------------------------------------------------------------------------------
 
     def start(self, most: int, submit: Callable[[Job], None]) -> None:
-        """Start up to ``most`` jobs, of each kind of source the same number from each queue that has some."""
+        """Start up to ``most`` jobs, of each kind of source the same number from each queue that has some. Another
+        queue is the first each time: there may be one slot at a time."""
         for buffers in self._in_order:
             waiting = [buffer for buffer in buffers if buffer.jobs]
+            if len(waiting) > 1:
+                self._turn += 1
+                first = self._turn % len(waiting)
+                waiting = waiting[first:] + waiting[:first]
             while most > 0 and waiting:
                 share = max(1, most // len(waiting))
                 for buffer in waiting:
@@ -169,7 +175,8 @@ class SourceBuffers:
             elif kind is SourceKind.SUSPECT:
                 room = self._suspects_room(buffer, pool, leases)
             elif kind is SourceKind.MAIN or may_hold:
-                most_held = buffer.most_held(lock_s, _stuck(buffer.runtime, submitted_at, now))
+                stuck = _stuck(buffer.runtime, submitted_at, now)
+                most_held = buffer.most_held(lock_s, stuck)
                 room = most_held + pool.may_grow - unfinished
                 by_batches = most_held >= buffer.runtime.slots + PRODUCER_BATCH_RECORDS
                 if main_count == 1 and by_batches:
@@ -178,6 +185,8 @@ class SourceBuffers:
                 least = max(least, min(buffer.refused_count, MAX_HELD_JOBS) // 2 // main_count)
                 if kind is SourceKind.DUE:
                     room, least, by_batches = min(room, PRODUCER_BATCH_RECORDS), 1, False
+                elif room < least and stuck < pool.concurrency and self._has_nothing(buffer.source.queue, leases):
+                    room = least = 1  # beside a queue that has all the room: its job takes the next free slot
             if room > most:
                 room = most
                 self.waits_for_settlements = True
@@ -190,6 +199,12 @@ class SourceBuffers:
     def set_paused(self, queues: frozenset[str]) -> None:
         """Request nothing of these queues until they are left out here, and of all others as before."""
         self._paused_queues = queues
+
+    def _has_nothing(self, queue: str, leases: Leases) -> bool:
+        """Whether no job of a queue is here, while there are other queues."""
+        return len(self._in_order[-1]) > 1 and not any(
+            leases.unfinished_of[source] for source in self._buffers if source.queue == queue
+        )
 
     def stop_requesting(self) -> None:
         """Lease nothing more."""

@@ -92,7 +92,9 @@ def test_of_each_kind_every_queue_starts_as_many_and_what_one_has_not_the_others
         for number in range(count):
             bench.add(sources_of(queue)[0], f"{queue}{number}")
     bench.add(sources_of("c")[1], "due")
-    assert bench.start(7) == ["due", "a0", "a1", "b0", "b1", "c0", "a2"]
+    assert bench.start(7) == ["due", "b0", "b1", "c0", "a0", "a1", "b2"]
+    one_by_one = [bench.start(1)[0][0] for _ in range(8)]
+    assert one_by_one.count("a") == one_by_one.count("b") == 4, "with one free slot at a time both have their turns"
 
 
 def test_what_has_lost_its_lock_is_passed_over() -> None:

@@ -286,6 +286,27 @@ def test_two_queues_share_the_slots(bench: Bench) -> None:
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_measured", [False, True])
+def test_a_busy_queue_of_short_jobs_does_not_starve_another(bench: Bench, is_measured: bool) -> None:
+    process = Process(bench, concurrency=2, queues=("default", "mail"))
+    bench.settle()
+    if is_measured:
+        bench.put("note", 0, topic="shop.mail")
+        bench.settle()
+        process.end(ran_s=5.0)
+    bench.put_many(700)
+    bench.settle()
+    for _ in range(100):
+        process.end(ran_s=0.002)
+    other = bench.put("note", -1, topic="shop.mail")
+    bench.settle()
+    for _ in range(400):
+        if process.manual.jobs[0].envelope.id == other.id:
+            break
+        process.end(ran_s=0.002)
+    assert process.manual.jobs[0].envelope.id == other.id
+
+
 def test_all_attempts_count_and_the_last_failure_is_dead(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka.tasks")
     job = bench.put("fail", 7)
