@@ -104,16 +104,18 @@ class AdmissionPolicy:
             self._limited_log.warning((error.cause, lease.source.topic), message, lease.origin, error.text)
             record = self._state_records.no_job(lease, InvalidRecord(error.cause, error.text), now_ms)
             return Ending(lease, None, [record], is_dead=True)
-        suspect = lease.source.is_suspect
-        crashes = crashes_of(envelope.crashes, lease.deliveries, suspect, lease.excused)
+        crashes, is_first = envelope.crashes, lease.deliveries == 1
+        if not is_first:
+            crashes = crashes_of(crashes, lease.deliveries, lease.source.is_suspect, lease.excused)
         lacks = None
         if task is None:
             lacks = f"none of its {len(self._tasks)} tasks has that name"
         elif envelope.needs or envelope.content_type is not None:
             lacks = unmet_needs(envelope, task.codec.accepted)
         is_timed = envelope.expires_ms is not None or envelope.due_ms is not None
-        if lacks or suspect or crashes or is_timed or lease.deliveries > 1:
+        if lacks or crashes or is_timed or not is_first:
             policy, history = self._policy(envelope), _history(lease, envelope, crashes)
+            suspect = lease.source.is_suspect
             outcome = admit(envelope.name, history, policy, lacks=lacks, suspect=suspect, now_ms=now_ms)
             if isinstance(outcome, NotDue):
                 return outcome

@@ -6,10 +6,11 @@ it stops.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from kafka.tasks.pools.base import Pool
+from kafka.tasks.pools.base import Finished, Pool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.leases import BUFFERED, FINISHED, RUNNING, Leases
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
@@ -64,9 +65,11 @@ class Dispatcher:
             free = min(free, pool.concurrency - pool.busy)
         self._buffers.start(free, submit)
 
-    def on_ended(self, job: Job) -> None:
-        """The pool has returned this job."""
-        self._submitted.pop(job, None)
+    def on_ended(self, ended: Sequence[Finished]) -> None:
+        """The pool has returned these jobs."""
+        forget = self._submitted.pop
+        for job, _ in ended:
+            forget(job, None)
 
     def oldest(self) -> list[float]:
         """Since when the jobs are in the pool that have been there longest, one for each slot at most."""

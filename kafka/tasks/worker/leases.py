@@ -76,7 +76,7 @@ class Leases:
             self.held_bytes += len(lease.value or b"")
             self.unfinished_count += 1
             self.unfinished_of[lease.source] += 1
-            if lease.source.is_suspect and lease.deliveries > 1:
+            if lease.deliveries > 1 and lease.source.is_suspect:
                 lost = self._excused.get((lease.source.topic, lease.partition, lease.offset), ())
                 lease.excused = sum(count < lease.deliveries for count in lost)
 

@@ -42,7 +42,7 @@ from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, Outcome
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, NotDue, Outcome
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 from kafka.tasks.worker.admission import AdmissionPolicy
@@ -182,13 +182,19 @@ class Worker:
         """Admit the next leases that have arrived, TURN_LEASES at most; the others in the turns that follow."""
         now, now_ms = self._timers.time(), self._now_ms()
         count, bytes_left = 0, TURN_BYTES
+        admit, add, received = self._completion.admit, self._dispatcher.add, self._received
         while self._arrived and count < TURN_LEASES and bytes_left > 0:
             lease = self._arrived.popleft()
             count += 1
             if lease.stage != NEW:  # its lock was lost meanwhile
                 continue
             bytes_left -= len(lease.value or b"")
-            self._admit_one(lease, now, now_ms)
+            admitted = admit(lease, now_ms)
+            if isinstance(admitted, Job):
+                received.append(admitted)
+                add(admitted)
+            else:
+                self._hold_or_refuse(lease, admitted, now, now_ms)
         self._report_received()
         if self._arrived:
             self._timers.call_at(now, self._admit)
@@ -197,18 +203,13 @@ class Worker:
         self._completion.flush()
         self._dispatch_and_arm()
 
-    def _admit_one(self, lease: JobLease, now: float, now_ms: int) -> None:
-        admitted = self._completion.admit(lease, now_ms)
-        if admitted is None:
-            self._buffers[lease.source].refuse()
-        elif isinstance(admitted, Job):
-            self._received.append(admitted)
-            self._dispatcher.add(admitted)
-        else:
-            self._buffers[lease.source].refuse()  # it takes no slot: those behind it may be due
+    def _hold_or_refuse(self, lease: JobLease, not_due: NotDue | None, now: float, now_ms: int) -> None:
+        """A lease has come that takes no slot: those behind it may run."""
+        self._buffers[lease.source].refuse()
+        if not_due is not None:
             free_share = 1 - self._leases.holding_count / MAX_HELD_JOBS
             most_s = max(LEAST_HOLD_S, HOLD_S * free_share)
-            self._leases.hold(lease, now + min((admitted.due_ms - now_ms) / 1000, most_s))
+            self._leases.hold(lease, now + min((not_due.due_ms - now_ms) / 1000, most_s))
 
     def _report_received(self) -> None:
         received, self._received = self._received, []
@@ -263,6 +264,7 @@ class Worker:
         now_ms = self._now_ms()
         ran: dict[JobSource, list[float]] = {}
         ended = self._pool.finished()
+        self._dispatcher.on_ended(ended)
         if self._options.track_started:
             self._publish_started(self._pool.started(), now_ms)
         completed: list[tuple[Job, Outcome]] = []
@@ -271,7 +273,6 @@ class Worker:
             if self._lost_jobs.finish(job, outcome):
                 continue
             lease = job.lease
-            self._dispatcher.on_ended(job)
             if lease.stage == RUNNING and job.ran_s > 0:
                 ran.setdefault(lease.source, []).append(job.ran_s)
             is_lost = lease.lost or isinstance(outcome, LockLost)
