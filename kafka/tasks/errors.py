@@ -131,17 +131,16 @@ class LoadError(TaskError, IllegalArgumentError):
 class BadRecord(TaskError):
     """A record that is no job, or not one that can be read.
 
-    ``cause`` is a short word for the dead topic's header; ``job_id`` is the job's id when at least that could be read.
+    ``cause`` is a short word for the dead topic's header.
     """
 
-    def __init__(self, cause: str, text: str, job_id: str | None = None) -> None:
+    def __init__(self, cause: str, text: str) -> None:
         super().__init__(text)
         self.cause = cause
         self.text = text
-        self.job_id = job_id
 
-    def __reduce__(self) -> tuple[type[BadRecord], tuple[str, str, str | None]]:
-        return BadRecord, (self.cause, self.text, self.job_id)
+    def __reduce__(self) -> tuple[type[BadRecord], tuple[str, str]]:
+        return BadRecord, (self.cause, self.text)
 
 
 class WorkerLost(TaskError):

@@ -40,7 +40,6 @@ from kafka.tasks.delivery.base import (
     RecordKind,
 )
 from kafka.tasks.delivery.records import is_result, late_copy, without_payload, without_traceback
-from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.job_id import time_of
 from kafka.tasks.format.records import LATE_AFTER_MS
 from kafka.tasks.format.topics import TopicNames
@@ -84,7 +83,7 @@ def next_ending(
             if not isinstance(answer, _TOO_LARGE) or not _may_be_replaced(ending, record):
                 error = error or answer
                 unwritten.append(record)
-            elif ending.envelope is None:
+            elif ending.envelope is None and record.kind is RecordKind.DEAD:
                 more.append(without_payload(record))
                 is_shortened = True
             elif is_result(record):
@@ -94,7 +93,7 @@ def next_ending(
             else:
                 more.append(without_traceback(record))
                 is_shortened = True
-        elif ending.envelope is not None and _is_late(record, answer, ending.envelope, names):
+        elif _is_late(record, answer, names):
             more.append(late_copy(record, names))
             is_shortened = is_shortened or is_result(record)  # it is there, so a copy that is too large is no failure
     if error is None and not more:
@@ -105,14 +104,17 @@ def next_ending(
     return rest if error is None else Unwritten(rest, unwritten[0], error)
 
 
-def _is_late(record: OutgoingRecord, appended: Appended, envelope: Envelope, names: TopicNames) -> bool:
+def _is_late(record: OutgoingRecord, appended: Appended, names: TopicNames) -> bool:
     """Whether it was appended to the results topic after the time that a look-up scans there."""
-    return record.topic == names.results and appended.time_ms - time_of(envelope.id) > LATE_AFTER_MS
+    if record.topic != names.results:
+        return False
+    job_id = str(record.key or b"", "ascii")
+    return appended.time_ms - time_of(job_id) > LATE_AFTER_MS
 
 
 def _may_be_replaced(ending: Ending, record: OutgoingRecord) -> bool:
-    """Whether it is a state record, a dead one, or one of what is no job, and not the second one."""
-    return not ending.is_shortened and (record.kind is not RecordKind.JOB or ending.envelope is None)
+    """Whether it is a state record or a dead one, and not the second one."""
+    return not ending.is_shortened and record.kind is not RecordKind.JOB
 
 
 def remedy(record: OutgoingRecord, error: BaseException) -> str:
@@ -229,9 +231,9 @@ class PublishThenAccept:
         for ending in endings:
             records, begin = ending.records, position
             position += len(records)
-            if len(records) == 1 and ending.envelope is not None:  # most jobs have a result and nothing else
+            if len(records) == 1:  # most jobs have a result and nothing else
                 answer = answers[begin]
-                if isinstance(answer, Appended) and not _is_late(records[0], answer, ending.envelope, self._names):
+                if isinstance(answer, Appended) and not _is_late(records[0], answer, self._names):
                     (moved if ending.is_move else durable).append(ending.lease)
                     continue
             step = None  # a lost lease ends here: nothing more is written of it, since another worker runs its job

@@ -68,14 +68,20 @@ class StateRecords:
         headers = state_headers(state, envelope.attempt, delivery, content_type)
         return OutgoingRecord(RecordKind.STATE, topic, value, job_id.encode(), headers, envelope.results_partition)
 
-    def no_job(self, lease: JobLease, outcome: InvalidRecord, now_ms: int) -> OutgoingRecord:
+    def no_job(
+        self, lease: JobLease, outcome: InvalidRecord, now_ms: int, job_id: str | None = None
+    ) -> list[OutgoingRecord]:
         """The dead record of something that is no job: key, value and headers as they were, unless there are more than
-        a job has.
+        a job has. ``job_id``: the id in it; who waits for that job gets the FAILURE.
         """
         death = DeadLetter(outcome.cause, "BadRecord", outcome.text, "", self._host, now_ms, lease.origin)
         kept_headers = _without_dead_headers(lease.headers) if len(lease.headers) <= MOST_HEADERS else []
         topic = self._names.dead(lease.source.queue)
-        return OutgoingRecord(RecordKind.DEAD, topic, lease.value, lease.key, kept_headers + death.headers())
+        records = [OutgoingRecord(RecordKind.DEAD, topic, lease.value, lease.key, kept_headers + death.headers())]
+        if job_id is not None:
+            value, no_more = _value(outcome, self._host, now_ms), Envelope(job_id, "", b"")
+            records.append(self.state(no_more, JobState.FAILURE, lease.deliveries, value, now_ms))
+        return records
 
     def _moved(
         self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int

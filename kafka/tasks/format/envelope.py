@@ -203,24 +203,29 @@ def decode(value: bytes | None, headers: Sequence[Header], key: bytes | None = N
             try:
                 fields[attribute] = from_text(_text(header, raw))
             except ValueError:
-                known = job_id if job_id is not None and is_id(job_id) else None
-                raise BadRecord(
-                    "bad-header", f"invalid value of the header {header!r}: {truncated_repr(raw)}", known
-                ) from None
+                text = f"invalid value of the header {header!r}: {truncated_repr(raw)}"
+                raise BadRecord("bad-header", text) from None
         elif not header.startswith(DEAD):
             extra.append((header, raw))
     if len(extra) > MOST_EXTRA:
         raise too_many_headers(len(headers))
     if job_id is None or name is None:
         missing = " and ".join(repr(h) for h, found in (("id", job_id), ("name", name)) if found is None)
-        raise BadRecord("no-job", f"the record is not a job: it has no header {missing}", job_id)
+        raise BadRecord("no-job", f"the record is not a job: it has no header {missing}")
     if not is_id(job_id):
         raise BadRecord("bad-id", f"{truncated_repr(job_id)} is not a job id (32 lower-case hex digits)")
     if not name:
-        raise BadRecord("no-job", "the task's name is empty", job_id)
+        raise BadRecord("no-job", "the task's name is empty")
     if value is None:
-        raise BadRecord("no-payload", "the record has no value", job_id)
+        raise BadRecord("no-payload", "the record has no value")
     return Envelope(job_id, name, bytes(value), extra=tuple(extra), key=key, **fields)
+
+
+def readable_id(headers: Sequence[Header]) -> str | None:
+    """The id in a record that is no job otherwise: somebody may wait for the result of that job."""
+    ids = [raw for header, raw in headers if header == "id"]
+    job_id = ids[0].decode("ascii", "replace") if len(ids) == 1 and ids[0] is not None else ""
+    return job_id if is_id(job_id) else None
 
 
 def too_many_headers(count: int) -> BadRecord:

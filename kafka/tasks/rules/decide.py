@@ -37,7 +37,7 @@ the suspects if it comes from there, else to the due jobs, so that it does not q
 Why nothing is released or rejected: the broker's delivery count rises with every hand-out, clean ones included, is
 capped at 5 (at most 10), and the broker drops the record silently after it. So it counts neither attempts nor crashes;
 a count of 2 or more elsewhere makes a job a suspect, and only deliveries on the suspect topic, where each job starts at
-once, count as crashes. The FAILURE of InvalidRecord is written only if the id could be read.
+once, count as crashes. The FAILURE of InvalidRecord is written only if the record has an id.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from kafka.log_limit import LimitedLog
 from kafka.tasks.delivery.base import Ending, JobLease
 from kafka.tasks.delivery.records import StateRecords, outcome_error
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.envelope import Envelope, decode, too_many_headers, truncated_repr
+from kafka.tasks.format.envelope import Envelope, decode, readable_id, too_many_headers, truncated_repr
+from kafka.tasks.format.job_id import partition_of
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions, is_task_name, limits
 from kafka.tasks.pools.runner import Job
@@ -102,8 +103,11 @@ class AdmissionPolicy:
         except BadRecord as error:
             message = "record %s is not a valid job, moving it to the dead topic: %s"
             self._limited_log.warning((error.cause, lease.source.topic), message, lease.origin, error.text)
-            record = self._state_records.no_job(lease, InvalidRecord(error.cause, error.text), now_ms)
-            return Ending(lease, None, [record], is_dead=True)
+            job_id = readable_id(lease.headers)
+            if job_id is not None and partition_of(job_id) >= self._results_partitions:
+                job_id = None
+            records = self._state_records.no_job(lease, InvalidRecord(error.cause, error.text), now_ms, job_id)
+            return Ending(lease, None, records, is_dead=True)
         crashes, is_first = envelope.crashes, lease.deliveries == 1
         if not is_first:
             crashes = crashes_of(crashes, lease.deliveries, lease.source.is_suspect, lease.excused)

@@ -115,9 +115,10 @@ class Bench:
         records = MAKER.for_decision(decision, outcome, envelope, lease, now_ms)
         return Ending(lease, envelope, records, is_move=isinstance(outcome, SuspectedCrash))
 
-    def no_job(self) -> Ending:
+    def no_job(self, job_id: str | None = None, text: str = "what is this") -> Ending:
         lease = JobLease(MAIN, b"x" * 900, [("x", b"1")], 1, 0, 3)
-        return Ending(lease, None, [MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5)], is_dead=True)
+        now_ms = int(self.clock.time() * 1000)
+        return Ending(lease, None, MAKER.no_job(lease, InvalidRecord("no-job", text), now_ms, job_id), is_dead=True)
 
     def finish(self, *endings: Ending) -> None:
         self.finishing.finish(endings, self.over.extend)
@@ -355,6 +356,22 @@ def test_what_is_no_job_is_written_without_what_it_held(bench: Bench) -> None:
     assert death is not None
     assert (record.value, death.cause, death.origin) == (None, "no-job", "shop.mail:0:3")
     assert len(bench.accepted) == 1
+
+
+def test_the_failure_of_what_is_no_job_is_written_without_its_texts_and_copied_when_it_is_late(bench: Bench) -> None:
+    job_id = a_job("f", clock=bench.clock).id
+    bench.publisher.errors[RESULTS] = [TOO_LARGE]
+    bench.finish(bench.no_job(job_id, "d" * 900))
+    (state,) = bench.states()
+    assert (state.id, state.state, state.detail()["text"]) == (job_id, JobState.FAILURE, "d" * 200 + "...")
+    (record,) = bench.queues.topics[DEAD]
+    assert record.value == b"x" * 900
+    assert len(bench.accepted) == 1
+    ending = bench.no_job(job_id)
+    bench.clock.advance(61)
+    bench.finish(ending)
+    assert bench.counts() == {RESULTS: 2, DEAD: 2, LATE: 1}
+    assert len(bench.accepted) == 2
 
 
 def test_a_dead_record_that_its_topic_does_not_take_loses_its_traceback_first(bench: Bench) -> None:

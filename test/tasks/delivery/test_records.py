@@ -219,7 +219,7 @@ def test_what_went_wrong_by_outcome() -> None:
 
 def test_what_is_no_job_goes_to_the_dead_topic_as_it_was() -> None:
     lease = JobLease(MAIN, None, [("x", b"1"), ("dead-cause", b"older")], 1, 0, 3, key=b"k")
-    record = MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5)
+    (record,) = MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5)
     assert (record.kind, record.topic, record.value, record.key) == (RecordKind.DEAD, "shop.mail.dead", None, b"k")
     assert death_of(record) == DeadLetter("no-job", "BadRecord", "what is this", "", "host1", 5, "shop.mail:0:3")
     assert [header for header in record.headers or [] if header[0] in ("x", "dead-cause")] == [
@@ -229,7 +229,8 @@ def test_what_is_no_job_goes_to_the_dead_topic_as_it_was() -> None:
 
 @pytest.mark.parametrize(("count", "kept"), [(MOST_HEADERS, MOST_HEADERS), (MOST_HEADERS + 1, 0)])
 def test_what_has_more_headers_than_a_job_is_dead_without_them(count: int, kept: int) -> None:
-    record = MAKER.no_job(JobLease(MAIN, b"", [("x", b"1")] * count, 1), InvalidRecord("too-many-headers", "x"), 5)
+    lease = JobLease(MAIN, b"", [("x", b"1")] * count, 1)
+    (record,) = MAKER.no_job(lease, InvalidRecord("too-many-headers", "x"), 5)
     assert [name for name, _ in record.headers or []].count("x") == kept
     assert death_of(record).cause == "too-many-headers"
 
@@ -257,7 +258,8 @@ def test_a_state_without_its_traceback_still_says_what_went_wrong() -> None:
 
 def test_what_is_no_job_may_be_recorded_without_what_it_held() -> None:
     lease = JobLease(MAIN, b"x" * 900, [("x", b"1")], 1, 0, 3, key=b"k")
-    record = without_payload(MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5))
+    (found,) = MAKER.no_job(lease, InvalidRecord("no-job", "what is this"), 5)
+    record = without_payload(found)
     assert (record.kind, record.topic, record.value, record.key) == (RecordKind.DEAD, "shop.mail.dead", None, None)
     assert death_of(record).origin == "shop.mail:0:3"
     assert all(name.startswith("dead-") for name, _ in record.headers or [])

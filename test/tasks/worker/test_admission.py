@@ -14,8 +14,7 @@ import pytest
 from kafka.tasks import App, Retry, expo
 from kafka.tasks.delivery.base import Ending, JobLease, JobSource, SourceKind
 from kafka.tasks.delivery.records import StateRecords
-from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.envelope import Envelope
+from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.envelope import decode as decode_job
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.records import decode as decode_state
@@ -158,10 +157,10 @@ def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
         ({"needs": ("rust",)}, ["shop.q.due unknown=1 in 1000 ms"]),
         ({"name": "new", "needs": ("rust",)}, ["shop.q.due unknown=1 in 1000 ms"]),
         # docs of kafka.tasks.hooks: no topic can have a job of the hidden task
-        ({"name": "kafka.tasks.error_handler"}, ["shop.q.dead bad-name", "is_dead"]),
+        ({"name": "kafka.tasks.error_handler"}, ["shop.q.dead bad-name", "FAILURE", "is_dead"]),
         ({"partition": 7}, "runs"),
         ({"partition": 8}, ["shop.q.dead bad-id", "is_dead"]),
-        ({"name": "a\nb"}, ["shop.q.dead bad-name", "is_dead"]),
+        ({"name": "a\nb"}, ["shop.q.dead bad-name", "FAILURE", "is_dead"]),
     ]  # fmt: skip
     found = [(row, outcome_of(Bench().admit(**row))) for row, _ in rows]
     assert found == rows
@@ -173,7 +172,7 @@ def test_the_hidden_task_is_for_no_topic_even_where_the_worker_has_it() -> None:
         {"kafka.tasks.error_handler": bench.app.tasks["plain"]}, StateRecords(bench.app.names, "h"), 8,
         WorkerOptions(), random.Random(0),
     )  # fmt: skip
-    assert outcome_of(bench.admit("kafka.tasks.error_handler")) == ["shop.q.dead bad-name", "is_dead"]
+    assert outcome_of(bench.admit("kafka.tasks.error_handler")) == ["shop.q.dead bad-name", "FAILURE", "is_dead"]
 
 
 def test_how_long_a_job_waits_for_a_worker_is_a_setting() -> None:
@@ -333,11 +332,24 @@ def test_the_crash_limit_is_that_of_the_app() -> None:
     assert outcome_of(Bench(crash_limit=5).end(lost, crashes=3)) == ["shop.q.due crashes=4", "RETRY"]
 
 
-def test_a_record_that_is_no_job_is_dead_and_no_job_has_ended() -> None:
-    found = Bench().admission.admit(JobLease(QUEUE, b"x", [("id", b"42")], 1), NOW)
-    assert outcome_of(found) == ["shop.q.dead no-job", "is_dead"]
-    with pytest.raises(BadRecord):
-        decode_job(b"x", [("id", b"42")])
+def test_a_record_that_is_no_job_is_dead_and_the_job_whose_id_it_has_fails() -> None:
+    job_id, elsewhere = make_id(NOW, 0, b"\1" * 8).encode(), make_id(NOW, 60000, b"\1" * 8).encode()
+    name = ("name", b"f")
+    rows: list[tuple[bytes | None, list[Header], list[str]]] = [
+        (b"x", [("id", b"42")], ["shop.q.dead no-job"]),
+        (b"x", [("id", None), name], ["shop.q.dead bad-header"]),
+        (b"x", [("id", elsewhere), name], ["shop.q.dead bad-id"]),
+        (b"x", [("id", job_id), ("id", job_id)], ["shop.q.dead no-job"]),
+        (b"x", [("id", job_id)], ["shop.q.dead no-job", "FAILURE"]),
+        (b"x", [("id", job_id), ("name", b"")], ["shop.q.dead no-job", "FAILURE"]),
+        (b"x", [("id", job_id), ("name", b"a\nb")], ["shop.q.dead bad-name", "FAILURE"]),
+        (b"x", [("id", job_id), ("name", b"\xff")], ["shop.q.dead bad-header", "FAILURE"]),
+        (b"x", [("attempt", b"0"), ("id", job_id), name], ["shop.q.dead bad-header attempt=0", "FAILURE"]),
+        (None, [("id", job_id), name], ["shop.q.dead no-payload", "FAILURE"]),
+    ]
+    for value, headers, wanted in rows:
+        found = Bench().admission.admit(JobLease(QUEUE, value, headers, 1), NOW)
+        assert outcome_of(found) == [*wanted, "is_dead"], headers
 
 
 # -- what the log says ------------------------------------------------------------------------------------------------
