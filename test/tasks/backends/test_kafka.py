@@ -1055,7 +1055,7 @@ def test_jobs_that_the_broker_refuses_are_the_error_of_the_next_flush_and_a_line
     assert isinstance(error.cause, TopicAuthorizationFailedError)
     assert (error.count, error.total) == (len(seen), 204)
     assert 200 <= error.count <= 203
-    assert [job.id for job in jobs] == seen[-200:]
+    assert sorted(job.id for job in jobs) == sorted(seen[-200:])  # two partitions have no order between them
     assert {job.status() for job in jobs} == {JobState.FAILURE}
     with pytest.raises(TopicAuthorizationFailedError):
         jobs[0].result()
