@@ -14,7 +14,7 @@ from typing import Final
 from kafka.tasks.delivery.base import Ending, FinishCallback, JobDelivery, JobLease, OutgoingRecord
 from kafka.tasks.delivery.records import result_too_large
 from kafka.tasks.pools.runner import Job, error_info_of
-from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, NotDue, NotStarted, Outcome
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobExpired, NotDue, NotStarted, Outcome
 from kafka.tasks.worker.admission import AdmissionPolicy
 from kafka.tasks.worker.leases import FINISHED, FINISHING, Leases
 
@@ -55,9 +55,12 @@ class JobCompletion:
         if isinstance(admitted, Job):
             self._leases.set_job(lease, admitted)
             return admitted
-        self.counts["refused"] += 1
-        self._add(admitted)
+        self._refuse(admitted)
         return None
+
+    def expire(self, job: Job) -> None:
+        """The job has expired while it waited for its turn."""
+        self._refuse(self._admission.end(job.lease, job.envelope, JobExpired(), job.crashes, self._now_ms()))
 
     def end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
         """The job has ended. What one job left behind must not take the others of this turn with it."""
@@ -101,6 +104,10 @@ class JobCompletion:
     def _end(self, job: Job, outcome: Outcome, now_ms: int) -> None:
         ending = self._admission.end(job.lease, job.envelope, outcome, job.crashes, now_ms)
         self.counts["done"] += ending.is_last
+        self._add(ending)
+
+    def _refuse(self, ending: Ending) -> None:
+        self.counts["refused"] += 1
         self._add(ending)
 
     def _add(self, ending: Ending) -> None:

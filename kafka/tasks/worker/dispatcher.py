@@ -6,7 +6,7 @@ it stops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -24,7 +24,7 @@ suspect's: more of them are to be expected."""
 class Dispatcher:
     """Moves jobs between a worker's buffers and its pool."""
 
-    __slots__ = ("_buffers", "_expected_until", "_leases", "_lost_jobs", "_pool", "_submitted")
+    __slots__ = ("_buffers", "_expected_until", "_leases", "_lost_jobs", "_now_ms", "_pool", "_submitted")
 
     def __init__(
         self,
@@ -32,11 +32,13 @@ class Dispatcher:
         leases: Leases,
         buffers: SourceBuffers,
         lost_jobs: LostJobHandlers,
+        now_ms: Callable[[], int],
     ) -> None:
         self._pool = pool
         self._leases = leases
         self._buffers = buffers
         self._lost_jobs = lost_jobs
+        self._now_ms = now_ms
         self._expected_until = 0.0
         self._submitted: dict[Job, float] = {}  # the oldest first
 
@@ -45,14 +47,21 @@ class Dispatcher:
         self._leases.set_stage(job.lease, BUFFERED)
         self._buffers[job.lease.source].add(job)
 
-    def fill(self, now: float) -> None:
-        """Start as many jobs as the pool takes."""
+    def fill(self, now: float) -> list[Job]:
+        """Start as many jobs as the pool takes. Returns jobs that have expired while they waited here: they leave the
+        buffers, and do not start."""
         pool = self._pool
+        expired: list[Job] = []
 
-        def submit(job: Job) -> None:
+        def submit(job: Job) -> bool:
+            expires_ms = job.envelope.expires_ms
+            if expires_ms is not None and self._now_ms() >= expires_ms:
+                expired.append(job)
+                return False
             self._leases.set_stage(job.lease, RUNNING)
             self._submitted[job] = now
             pool.submit(job)
+            return True
 
         if len(self._lost_jobs):
             self._lost_jobs.start(pool.free_slots, pool.submit)
@@ -64,6 +73,7 @@ class Dispatcher:
         if now < self._expected_until:
             free = min(free, pool.concurrency - pool.busy)
         self._buffers.start(free, submit)
+        return expired
 
     def on_ended(self, ended: Sequence[Finished]) -> None:
         """The pool has returned these jobs."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kafka.tasks.delivery.base import Claim, JobLease, JobSource
@@ -188,11 +188,13 @@ class Leases:
             due.append(heapq.heappop(self._holding)[2])
         return [lease for lease in due if not lease.lost]
 
-    def take_held(self) -> list[JobLease]:
-        """All held leases."""
-        held = [lease for _, _, lease in sorted(self._holding)]
-        self._holding.clear()
-        return [lease for lease in held if not lease.lost]
+    def take_held(self, queues: Collection[str] | None = None) -> list[JobLease]:
+        """All held leases, or those of these queues."""
+        held, self._holding = sorted(self._holding), []
+        if queues is not None:  # what is sorted is a heap
+            self._holding = [hold for hold in held if hold[2].source.queue not in queues]
+            held = [hold for hold in held if hold[2].source.queue in queues]
+        return [lease for _, _, lease in held if not lease.lost]
 
     @property
     def due_at(self) -> float:

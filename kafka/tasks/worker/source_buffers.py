@@ -116,9 +116,10 @@ class SourceBuffers:
 
     # -- what starts --------------------------------------------------------------------------------------------------
 
-    def start(self, most: int, submit: Callable[[Job], None]) -> None:
+    def start(self, most: int, submit: Callable[[Job], bool]) -> None:
         """Start up to ``most`` jobs, of each kind of source the same number from each queue that has some. Another
-        queue is the first each time: there may be one slot at a time."""
+        queue is the first each time: there may be one slot at a time. ``submit`` says whether it has started the
+        job."""
         for buffers in self._in_order:
             waiting = [buffer for buffer in buffers if buffer.jobs]
             if len(waiting) > 1:
@@ -250,11 +251,10 @@ def _stuck(runtime: RuntimeEstimate, submitted_at: Sequence[float], now: float) 
     return sum(at <= since for at in submitted_at)
 
 
-def _start_from(jobs: deque[Job], most: int, submit: Callable[[Job], None]) -> int:
+def _start_from(jobs: deque[Job], most: int, submit: Callable[[Job], bool]) -> int:
     count = 0
     while jobs and count < most:
         job = jobs.popleft()
-        if not job.lease.lost:
-            submit(job)
+        if not job.lease.lost and submit(job):
             count += 1
     return count

@@ -142,7 +142,7 @@ class Worker:
         )
         self._buffers = SourceBuffers(backend.delivery, pool.concurrency)
         self._buffers.set_paused(self._paused_queues)
-        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs)
+        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs, self._now_ms)
         self._clock_checked_at = self._timers.time()
         self._renew_at = self._clock_checked_at + self._delivery.lock_s / 3
         self._is_started = True
@@ -206,7 +206,9 @@ class Worker:
     def _hold_or_refuse(self, lease: JobLease, not_due: NotDue | None, now: float, now_ms: int) -> None:
         """A lease has come that takes no slot: those behind it may run."""
         self._buffers[lease.source].refuse()
-        if not_due is not None:
+        if not_due is not None and lease.source.queue in self._paused_queues:
+            self._completion.give_back_held(lease)
+        elif not_due is not None:
             free_share = 1 - self._leases.holding_count / MAX_HELD_JOBS
             most_s = max(LEAST_HOLD_S, HOLD_S * free_share)
             self._leases.hold(lease, now + min((not_due.due_ms - now_ms) / 1000, most_s))
@@ -248,10 +250,14 @@ class Worker:
             self._on_left()
 
     def paused(self, queues: frozenset[str]) -> None:
-        """See :class:`kafka.tasks.backends.base.WorkerEvents`. Jobs that were leased before run."""
+        """See :class:`kafka.tasks.backends.base.WorkerEvents`. Jobs that were leased before run, but those that are not
+        due are given back."""
         self._paused_queues = queues
         if self._is_started and not self._shutdown.has_begun:
             self._buffers.set_paused(queues)
+            for lease in self._leases.take_held(queues):
+                self._completion.give_back_held(lease)
+            self._completion.flush()
             self._dispatch_and_arm()
 
     # -- events of the pool and the clock -----------------------------------------------------------------------------
@@ -407,7 +413,11 @@ class Worker:
         """Start the jobs that can start, request as many as there is room for, and set the timer."""
         self._check_pool()
         if not self._shutdown.has_begun:
-            self._dispatcher.fill(self._timers.time())
+            expired = self._dispatcher.fill(self._timers.time())
+            for job in expired:
+                self._completion.expire(job)
+            if expired:
+                self._completion.flush()
             now = self._timers.time()
             self._buffers.request_jobs(self._pool, self._leases, self._dispatcher.oldest(), now)
         else:

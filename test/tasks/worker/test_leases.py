@@ -153,6 +153,18 @@ def test_equal_times_are_due_in_the_order_of_the_holds_and_all_may_be_taken() ->
     assert leases.due_at == float("inf")
 
 
+def test_held_leases_of_some_queues_may_be_taken() -> None:
+    leases = Leases()
+    mail, other, sooner = (a_lease(JobSource(queue, "t")) for queue in ("mail", "other", "mail"))
+    leases.add([mail, other, sooner], 0.0, 30.0)
+    for lease, until in ((mail, 3.0), (other, 2.0), (sooner, 1.0)):
+        leases.hold(lease, until)
+    assert leases.take_held({"mail"}) == [sooner, mail]
+    assert (leases.holding_count, leases.due_at) == (1, 2.0)
+    assert leases.take_held(set()) == []
+    assert leases.take_held() == [other]
+
+
 def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer_and_of_what_was_handed_off() -> None:
     leases = Leases()
     of_stage = {stage: a_lease() for stage in (NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING, HELD)}

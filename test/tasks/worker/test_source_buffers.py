@@ -63,7 +63,12 @@ class Bench:
 
     def start(self, most: int) -> list[str]:
         self.started.clear()
-        self.buffers.start(most, lambda job: self.started.append(job.name))  # type: ignore[attr-defined]
+
+        def submit(job: Any) -> bool:
+            self.started.append(job.name)
+            return True
+
+        self.buffers.start(most, submit)
         return self.started
 
     def request(self, submitted_at: list[float] | None = None, now: float = 100.0) -> dict[JobSource, int]:

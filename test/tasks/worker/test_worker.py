@@ -859,6 +859,25 @@ def test_a_job_that_expires_while_it_waits_does_not_run(bench: Bench) -> None:
     assert (bench.runs, bench.final(job.id)) == ([], JobState.REVOKED)
 
 
+def test_a_job_that_expires_in_a_buffer_behind_others_does_not_run(bench: Bench) -> None:
+    process = Process(bench, concurrency=1)
+    bench.put("note", 0)
+    bench.settle()
+    process.end(ran_s=0.1)  # of such jobs some are leased ahead, and wait here
+    running = bench.put("note", 1)
+    late = bench.put("note", 2, expires_ms=bench.now_ms() + 1000)
+    next_one = bench.put("note", 3)
+    bench.settle()
+    assert process.worker.statistics()["held"] == 3
+    bench.pass_time(1.2)
+    process.end()
+    assert [job.envelope.id for job in process.manual.jobs] == [next_one.id]
+    assert (bench.final(running.id), bench.final(late.id)) == (JobState.SUCCESS, JobState.REVOKED)
+    assert process.worker.counts["refused"] == 1
+    process.end()
+    assert process.worker.statistics()["held"] == 0
+
+
 def test_a_job_that_was_not_due_when_its_worker_died_is_no_suspect(bench: Bench) -> None:
     job = bench.put("note", 1, topic=DUE, due_ms=bench.now_ms() + 10_000)
     first = Process(bench)
