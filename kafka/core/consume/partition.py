@@ -121,6 +121,13 @@ class ConsumerRecord:
         return count_headers(self._headers)
 
     @property
+    def encoded_headers(self) -> bytes | None:
+        """The headers as they are in the batch, as long as they have not been asked for; None when they have been, or
+        when there are none. Records with the same bytes have the same headers."""
+        headers = self._headers
+        return headers if isinstance(headers, bytes) else None
+
+    @property
     def checksum(self) -> int | None:
         """None, unless the record was made with one."""
         return None if self._given is None else self._given[0]

@@ -116,6 +116,15 @@ def state_headers(
     return headers if content_type is None else [*headers, ("content-type", content_type.encode())]
 
 
+class StateHeaders(NamedTuple):
+    """What the headers of a state record say."""
+
+    state: JobState
+    attempt: int
+    delivery: int
+    content_type: str | None
+
+
 def decode(
     key: bytes | None,
     value: bytes | None,
@@ -127,34 +136,40 @@ def decode(
     """The state record in a record, or None for a record of another kind (no ``state`` header, or a state of a later
     release); :class:`BadRecord` when it is damaged.
     """
+    parsed = parse_headers(headers)
+    return None if parsed is None else state_record(key, value, parsed, time_ms, in_late, offset)
+
+
+def parse_headers(headers: Sequence[Header]) -> StateHeaders | None:
+    """The headers of a state record; None and :class:`BadRecord` as of :func:`decode`."""
     by_name = dict(headers)
     raw = by_name.get("state")
     if raw is None:
         return None
     try:
-        attempt_digits, delivery_digits = by_name.get("attempt") or b"", by_name.get("delivery") or b""
+        attempt, delivery = by_name.get("attempt") or b"1", by_name.get("delivery") or b"1"
         content_type = by_name.get("content-type")
         is_long = len(raw) > MOST_SHORTENED or len(content_type or b"") > MOST_SHORTENED
-        if is_long or len(attempt_digits) > MOST_DIGITS or len(delivery_digits) > MOST_DIGITS:
-            raise ValueError("a header is too long")  # the cache keeps what it is asked
-        parsed = _parse_headers(raw, attempt_digits, delivery_digits)
-        if parsed is None:
+        if is_long or len(attempt) > MOST_DIGITS or len(delivery) > MOST_DIGITS:
+            raise ValueError("a header is too long")
+        state: JobState | None = _NAMES.get(raw.decode("ascii", "replace"))
+        if state is None:
             return None
-        state, attempt, delivery = parsed
-        job_id = str(key or b"", "ascii")
+        media_type = None if content_type is None else content_type.decode("utf-8", "replace")
+        return StateHeaders(state, int(attempt), int(delivery), media_type)
     except ValueError as error:
         raise BadRecord("bad-state", f"malformed state record: {str(error)[:MOST_SHORTENED]}") from None
+
+
+def state_record(
+    key: bytes | None, value: bytes | None, headers: StateHeaders, time_ms: int, in_late: bool, offset: int
+) -> StateRecord:
+    """The state record with these headers; :class:`BadRecord` when its key is no job id."""
+    job_id = str(key or b"", "ascii", "replace")
     if not is_id(job_id):
         raise BadRecord("bad-state", f"the key of a state record is not a job id: {truncated_repr(key)}")
-    media_type = None if content_type is None else content_type.decode("utf-8", "replace")
-    return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms, in_late, offset, media_type)
-
-
-@lru_cache(maxsize=1024)
-def _parse_headers(state: bytes, attempt: bytes, delivery: bytes) -> tuple[JobState, int, int] | None:
-    """What the headers of a state record say: nearly all say the same. None: a state of a later release."""
-    known: JobState | None = _NAMES.get(state.decode("ascii", "replace"))
-    return None if known is None else (known, int(attempt or b"1"), int(delivery or b"1"))
+    state, attempt, delivery, content_type = headers
+    return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms, in_late, offset, content_type)
 
 
 def error_value(error_info: ErrorInfo, host: str, time_ms: int) -> bytes:

@@ -19,7 +19,14 @@ from kafka.errors import KafkaTimeoutError
 from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.records import MOST_HEADERS, StateRecord, decode, supersedes
+from kafka.tasks.format.records import (
+    MOST_HEADERS,
+    StateHeaders,
+    StateRecord,
+    parse_headers,
+    state_record,
+    supersedes,
+)
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.results.lookup import FetchEndOffset, FetchOffsetAt, LookUpRequest, look_up
 from kafka.tasks.states import READY
@@ -28,6 +35,10 @@ log = logging.getLogger(__name__)
 
 READ_WAIT_MS = 5
 """Look-ups read what is there; a fetch that waits for more would only hold up the next one."""
+
+MOST_KEPT: Final = 1000
+KEPT_BYTES: Final = 200
+"""Different headers of state records whose meaning is kept, and bytes of each; there are a handful, of 40 bytes."""
 
 CONSUMER_CONFIGS: Final = {
     "isolation_level": "read_committed",
@@ -41,7 +52,7 @@ class LogReader:
 
     def __init__(self, io: IoThread, names: TopicNames, timeout_s: float) -> None:
         self._names = names
-        self._limited_log = LimitedLog(log)
+        self._decoder = StateDecoder()
         self._lock = threading.Lock()
         make: Callable[..., KafkaConsumer] = KafkaConsumer
         configs = {**CONSUMER_CONFIGS, "fetch_max_wait_ms": READ_WAIT_MS, "request_timeout_ms": int(timeout_s * 1000)}
@@ -104,7 +115,7 @@ class LogReader:
                     if record.offset >= end or (end_ms is not None and record.timestamp > end_ms):
                         return best
                     if record.key == key:
-                        state = state_of(record, place.topic == self._names.late, self._limited_log)
+                        state = self._decoder.decode(record, place.topic == self._names.late)
                         if state is not None and supersedes(best, state):
                             best = state
                             if state.state in READY:
@@ -114,18 +125,42 @@ class LogReader:
             consumer.assign([])
 
 
-def state_of(record: ConsumerRecord, in_late: bool, limited_log: LimitedLog) -> StateRecord | None:
-    """The state record in a record of the results topics; None for another kind, and for a damaged one, which is
-    logged."""
-    try:
-        if record.headers_count > MOST_HEADERS:
-            most = f"a state record has at most {MOST_HEADERS}"
-            raise BadRecord("bad-state", f"a record with {record.headers_count} headers; {most}")
-        return decode(record.key, record.value, record.headers, record.timestamp, in_late, record.offset)
-    except BadRecord as error:
-        where = record.topic, record.partition, record.offset
-        limited_log.warning(record.topic, "ignoring record %s:%d:%d: %s", *where, error.text)
-        return None
+class StateDecoder:
+    """Makes state records of what is in the results topics. Nearly all have the same headers, so what these say is kept
+    by their bytes; in plain Python that saves half of the time for a record."""
+
+    __slots__ = ("_limited_log", "_parsed")
+
+    def __init__(self) -> None:
+        self._limited_log = LimitedLog(log)
+        self._parsed: dict[bytes, StateHeaders | None] = {}
+
+    def decode(self, record: ConsumerRecord, in_late: bool) -> StateRecord | None:
+        """The state record in a record; None for another kind, and for a damaged one, which is logged."""
+        encoded = record.encoded_headers or b""
+        try:
+            try:
+                headers = self._parsed[encoded]
+            except KeyError:
+                headers = self._parse(record, encoded)
+            if headers is None:
+                return None
+            return state_record(record.key, record.value, headers, record.timestamp, in_late, record.offset)
+        except BadRecord as error:
+            where = record.topic, record.partition, record.offset
+            self._limited_log.warning(record.topic, "ignoring record %s:%d:%d: %s", *where, error.text)
+            return None
+
+    def _parse(self, record: ConsumerRecord, encoded: bytes) -> StateHeaders | None:
+        count = record.headers_count
+        if count > MOST_HEADERS:
+            raise BadRecord("bad-state", f"a record with {count} headers; a state record has at most {MOST_HEADERS}")
+        headers = parse_headers(record.headers)
+        if encoded and len(encoded) <= KEPT_BYTES:
+            if len(self._parsed) >= MOST_KEPT:
+                self._parsed.clear()
+            self._parsed[encoded] = headers
+        return headers
 
 
 def left_ms(until: float) -> int:

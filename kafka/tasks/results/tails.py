@@ -14,12 +14,11 @@ from typing import Final
 from kafka.client import IoThread
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import IllegalStateError
-from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.format.job_id import partition_of, time_of
 from kafka.tasks.format.records import LATE_AFTER_MS, StateRecord
 from kafka.tasks.format.topics import TopicNames
-from kafka.tasks.results.log_reader import CONSUMER_CONFIGS, state_of
+from kafka.tasks.results.log_reader import CONSUMER_CONFIGS, StateDecoder
 from kafka.tasks.results.view import Certainty, KnownState, ResultView
 from kafka.tasks.results.waiters import JobWaiters
 from kafka.tasks.states import READY
@@ -66,7 +65,7 @@ class Tails:
         self._own = own
         self._view = view
         self._waiters = waiters
-        self._limited_log = LimitedLog(log)
+        self._decoder = StateDecoder()
         self._by_partition: dict[int, PartitionTail] = {}
         self._catching_up: set[threading.Event] = set()
         self._is_closed = False
@@ -146,7 +145,7 @@ class Tails:
 
     def _on_records(self, records_by_partition: dict[TopicPartition, list[ConsumerRecord]]) -> None:
         ended: list[str] = []
-        view, waiters = self._view, self._waiters
+        view, waiters, decode = self._view, self._waiters, self._decoder.decode
         for (topic, partition), records in records_by_partition.items():
             tail = self._by_partition.get(partition)
             if tail is None:
@@ -155,7 +154,7 @@ class Tails:
             for record in records:
                 job_id = str(record.key or b"", "ascii", "replace")
                 if (view.wants(job_id) or job_id in waiters) and job_id[12:16] == named:
-                    state = state_of(record, in_late, self._limited_log)
+                    state = decode(record, in_late)
                     if state is not None and view.apply(state):
                         ended.append(job_id)
             if not in_late:

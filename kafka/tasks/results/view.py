@@ -98,16 +98,16 @@ class ResultView:
 
     def get(self, job_id: str) -> KnownState:
         """What is known of a job."""
-        known = self._known.get(job_id)
-        if known is not None:
-            return known
+        return self._known.get(job_id) or self._absent(job_id)
+
+    def _absent(self, job_id: str) -> KnownState:
         return _NOTHING if self._is_own(job_id) and job_id not in self._evicted_ids else _UNKNOWN
 
     def apply(self, record: StateRecord) -> bool:
         """Take in a record that was read from a partition's log; True when it made its job final, or final in another
         way."""
         known = self._known.get(record.id)
-        old, certainty = known or self.get(record.id)
+        old, certainty = known or self._absent(record.id)
         is_final = record.state in READY
         if not supersedes(old, record):
             self.ignored += is_final and old is not None and old.state in READY

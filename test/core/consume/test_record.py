@@ -126,4 +126,5 @@ def test_headers_are_counted_without_being_made() -> None:
         assert record.headers_count == 2
         assert record.headers == HEADERS
     assert MADE.headers_count == 2
+    assert MADE.encoded_headers is None
     assert ConsumerRecord("t", 0, 0, 0, 0, 0, None, None, None).headers_count == 0

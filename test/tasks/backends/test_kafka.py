@@ -38,7 +38,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafka.future import Future
-from kafka.log_limit import MOST, LimitedLog
+from kafka.log_limit import MOST
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.records import RecordBatchBuilder
@@ -61,7 +61,7 @@ from kafka.tasks.format.job_id import BrokerTimeEstimate, make_id
 from kafka.tasks.format.records import MOST_HEADERS, StateRecord, encode
 from kafka.tasks.format.topics import TopicNames, TopicPlan, group_configs
 from kafka.tasks.results import tails
-from kafka.tasks.results.log_reader import state_of
+from kafka.tasks.results.log_reader import KEPT_BYTES, MOST_KEPT, StateDecoder
 from kafka.tasks.results.view import MOST_VIEW_BYTES
 from kafka.tasks.settings import read_settings
 from kafka.testing import EmbeddedBroker, running_worker
@@ -1154,10 +1154,32 @@ def test_headers_of_a_record_that_has_too_many_for_a_state_are_not_made() -> Non
         state: list[tuple[str, bytes | None]] = [("state", b"SUCCESS")]
         builder.append(1_000, job_id.encode(), b"", state + [("h", b"")] * (count - 1))
     good, bad = CompletedFetch(TopicPartition("r", 0), 0, builder.build()).read(2, ReaderOptions())
-    limited_log = LimitedLog(logging.getLogger("kafka.tasks"))
-    assert state_of(good, False, limited_log) == StateRecord(job_id, JobState.SUCCESS, time_ms=1_000)
-    assert state_of(bad, False, limited_log) is None
+    decoder = StateDecoder()
+    assert decoder.decode(good, False) == StateRecord(job_id, JobState.SUCCESS, time_ms=1_000)
+    assert decoder.decode(bad, False) is None
     assert isinstance(bad._headers, bytes)
+
+
+def test_what_headers_of_states_say_is_kept_in_bounded_memory() -> None:
+    """A producer of records may give each other headers, or long ones, which are no state's."""
+    job_id = make_id(1_000, 0, bytes(8))
+    builder = RecordBatchBuilder(1 << 20)
+    state = [("state", b"SUCCESS"), ("attempt", b"2")]
+    builder.append(1_000, job_id.encode(), b"", [*state, ("more", b"h" * KEPT_BYTES)])
+    for number in range(MOST_KEPT + 1):
+        builder.append(1_000, job_id.encode(), b"", [*state, ("more", b"%d" % number)])
+    builder.append(1_000, job_id.encode(), b"", [("state", b"LATER")])
+    records = CompletedFetch(TopicPartition("r", 0), 0, builder.build()).read(MOST_KEPT + 3, ReaderOptions())
+    decoder = StateDecoder()
+    expected = StateRecord(job_id, JobState.SUCCESS, 2, time_ms=1_000)
+    assert decoder.decode(records[0], False) == expected
+    assert len(decoder._parsed) == 0
+    for record in records[1:-1]:
+        decoded = decoder.decode(record, False)
+        assert decoded == expected._replace(offset=record.offset)
+        assert len(decoder._parsed) <= MOST_KEPT
+    for _ in range(2):
+        assert decoder.decode(records[-1], False) is None
 
 
 def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(

@@ -14,7 +14,6 @@ from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.records import (
     StateRecord,
-    _parse_headers,
     decode,
     encode,
     error_value,
@@ -71,14 +70,12 @@ def test_details_of_a_failure_and_of_a_revocation_can_be_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["state", "attempt", "delivery"])
-def test_no_header_of_a_state_record_is_remembered_however_large_it_is(name: str) -> None:
+def test_a_long_header_of_a_state_record_is_refused_in_short(name: str) -> None:
     headers: dict[str, bytes | None] = {"state": b"SUCCESS", "attempt": b"1", "delivery": b"1"}
     headers[name] = b"1" * 1_000_000
-    before = _parse_headers.cache_info().currsize
     with pytest.raises(BadRecord) as caught:
         decode(ID.encode(), b"", list(headers.items()))
     assert len(caught.value.text) < 600
-    assert _parse_headers.cache_info().currsize == before
     with pytest.raises(BadRecord) as caught:
         decode(b"x" * 1_000_000, b"", [("state", b"SUCCESS")])
     assert len(caught.value.text) < 600
