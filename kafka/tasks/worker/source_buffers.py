@@ -197,6 +197,15 @@ class SourceBuffers:
                 room = -(-room // PRODUCER_BATCH_RECORDS) * PRODUCER_BATCH_RECORDS
             self._request(buffer, room if room >= least else 0)
 
+    def has_room(
+        self, source: JobSource, pool: Pool, leases: Leases, submitted_at: Sequence[float], now: float
+    ) -> bool:
+        """Whether one more job of this source, which was held until it is due, may wait here for a slot. Others are
+        for workers that have more room. ``submitted_at``: as of :meth:`request_jobs`."""
+        runtime = self._buffers[source].runtime
+        most = runtime.most_held(self._delivery.lock_s, _stuck(runtime, submitted_at, now))
+        return leases.unfinished_count < most + pool.may_grow
+
     def set_paused(self, queues: frozenset[str]) -> None:
         """Request nothing of these queues until they are left out here, and of all others as before."""
         self._paused_queues = queues

@@ -459,19 +459,25 @@ class Worker:
         self._completion.flush()
 
     def _end_holds(self, now: float) -> None:
-        """Jobs that are due start; others whose hold ends are given back, for their turn to come again."""
-        now_ms = self._now_ms()
+        """Jobs that are due start, as many as are leased at once of those that wait for no time: more of them may have
+        become due together than run here soon, while other workers are idle. Others whose hold ends are given back, for
+        their turn to come again."""
         leases = self._leases.take_due(now)
+        if not leases:
+            return
+        now_ms, submitted_at = self._now_ms(), self._dispatcher.oldest()
         for lease in leases:
             admitted = self._completion.admit(lease, now_ms)
-            if isinstance(admitted, Job):
-                self._received.append(admitted)
-                self._dispatcher.add(admitted)
-            elif admitted is not None:
+            if isinstance(admitted, NotDue):
                 self._completion.give_back_held(lease)
+            elif admitted is not None:
+                if self._buffers.has_room(lease.source, self._pool, self._leases, submitted_at, now):
+                    self._received.append(admitted)
+                    self._dispatcher.add(admitted)
+                else:
+                    self._completion.give_back(admitted)
         self._report_received()
-        if leases:
-            self._completion.flush()
+        self._completion.flush()
 
     def _on_locks_lost(self, leases: Sequence[JobLease], reason: str, is_excused: bool = True) -> None:
         count = 0

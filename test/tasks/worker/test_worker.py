@@ -859,6 +859,39 @@ def test_a_job_that_expires_while_it_waits_does_not_run(bench: Bench) -> None:
     assert (bench.runs, bench.final(job.id)) == ([], JobState.REVOKED)
 
 
+def test_jobs_that_become_due_together_run_in_all_workers(bench: Bench) -> None:
+    """One worker holds them all until then. What it cannot start soon it gives back, for those that are idle."""
+    due_ms = bench.now_ms() + 5000
+    jobs = [bench.put("note", number, topic=DUE, due_ms=due_ms) for number in range(10)]
+    holder = Process(bench, concurrency=2)
+    bench.settle()
+    assert holder.worker.statistics()["held"] == 10
+    others = [Process(bench, concurrency=2) for _ in range(2)]
+    bench.pass_time(5.5)
+    running = [[job.envelope.id for job in process.manual.jobs] for process in (holder, *others)]
+    assert [len(each) for each in running] == [2, 2, 2]
+    assert running[0] == [job.id for job in jobs[:2]]
+    for process in (holder, *others):
+        while process.manual.jobs:
+            process.end(ran_s=5.0)
+    assert {bench.final(job.id) for job in jobs} == {JobState.SUCCESS}
+    assert bench.queues.topics[SUSPECT] == []
+
+
+def test_short_jobs_that_become_due_together_stay_where_they_are_held(bench: Bench) -> None:
+    holder = Process(bench, concurrency=2)
+    bench.put("note", 0)
+    bench.settle()
+    holder.end(ran_s=0.001)
+    for number in range(20):
+        bench.put("note", number, topic=DUE, due_ms=bench.now_ms() + 5000)
+    bench.settle()
+    Process(bench, concurrency=2)
+    bench.pass_time(5.5)
+    assert holder.worker.statistics()["held"] == 20
+    assert holder.worker.counts["given_back"] == 0
+
+
 def test_a_job_that_expires_in_a_buffer_behind_others_does_not_run(bench: Bench) -> None:
     process = Process(bench, concurrency=1)
     bench.put("note", 0)
