@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Struct)
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 def error_code(error: KafkaError | type[KafkaError] | None) -> int:
@@ -31,6 +32,16 @@ def error_code(error: KafkaError | type[KafkaError] | None) -> int:
 def error_text(error: KafkaError) -> str:
     """The error's text for a response's error message."""
     return str(error.args[0]) if error.args else getattr(error, "message", "")
+
+
+def without_frames(error: E) -> E:
+    """A copy of the error, without its traceback and without the errors that it came from. What keeps an error to
+    answer with it later keeps the frames of all these, and such a frame may hold the error: a cycle that keeps a
+    request of 100 MB until the garbage collector comes (``test/hostile/test_reference_cycles.py``)."""
+    cls = type(error)
+    bare = cls.__new__(cls, *error.args)  # not copy(): what __init__ takes need not be the arguments
+    vars(bare).update(vars(error))
+    return bare
 
 
 def coordinator_error(error: BrokerResponseError) -> BrokerResponseError:

@@ -20,7 +20,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from kafka.broker.error_responses import error_code, error_text
+from kafka.broker.error_responses import error_code, error_text, without_frames
 from kafka.broker.log import PartitionLog, Topic
 from kafka.broker.log_validator import (
     BATCHES_IN_PRODUCE_SINCE,
@@ -132,7 +132,7 @@ def _topic(
     try:
         return broker.topic(name) if call.version < 13 else broker.topic_by_id(topic_id)
     except BrokerResponseError as error:
-        return error.with_traceback(None)
+        return without_frames(error)
 
 
 def _size_of(data: ProduceRequest.PartitionProduceData) -> int:
@@ -155,8 +155,7 @@ def _take(
     """Of a partition that is named more than once, the last batch that is one is taken, as by Kafka; what was none is
     told nevertheless.
 
-    An error is returned without its traceback: with it, error and frame hold one another, and the request's batches
-    with them, which may be 100 MB, until the garbage collector comes (``test/hostile/test_reference_cycles.py``).
+    An error is returned without its frames, of which this one holds it.
     """
     if isinstance(topic, BrokerResponseError):
         return topic
@@ -169,11 +168,11 @@ def _take(
             try:
                 good = (data.index, _batch_in(call, data))
             except BrokerResponseError as error:
-                fault = error.with_traceback(None)
+                fault = without_frames(error)
         if good is not None:
             response = yield from _append(broker, call, topic, partition, *good)
     except BrokerResponseError as error:
-        fault = fault or error.with_traceback(None)
+        fault = fault or without_frames(error)
     return fault or response or InvalidRecordError("no records")
 
 
@@ -219,7 +218,7 @@ def _fault(request: ProduceRequest) -> BrokerResponseError | None:
                         return TransactionalIdAuthorizationFailedError("a transactional batch, no transactional id")
                     return None
     except CorruptRecordError as error:
-        return error.with_traceback(None)
+        return without_frames(error)
     return None
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from kafka.broker.error_responses import answer_each, error_code, error_text, failed
+from kafka.broker.error_responses import answer_each, error_code, error_text, failed, without_frames
 from kafka.broker.registry import RequestContext, handles
 from kafka.broker.responses import PendingResponse
 from kafka.core.sasl.scram import MAX_ITERATIONS, MIN_ITERATIONS, SCRAM_SHA_256, SCRAM_SHA_512, credential_of
@@ -181,7 +181,7 @@ def alter_user_scram_credentials(
             _check_scram_change(broker.credentials, change, change.name in good)
             good[change.name] = change
         except BrokerResponseError as error:
-            errors[change.name] = error.with_traceback(None)
+            errors[change.name] = without_frames(error)
             good.pop(change.name, None)
     for change in list(good.values()):
         if isinstance(change, _Upsertion) and not change.salted_password:
