@@ -137,15 +137,15 @@ def test_no_job_is_lost_and_none_is_settled_twice_whichever_worker_is_killed(
     for number, handle in enumerate(handles):
         runs = sorted(starts[handle.id], key=lambda start: start.at)
         killed = [run for run in runs if run.worker < kills]
-        told = f"{handle}: {runs}, {ends[handle.id]}, {deaths[handle.id]}\n{team.logs()}"
-        assert all(run in killed for run in runs[:-1]), told
-        assert 1 <= len(ends[handle.id]) <= 1 + len(killed), told
+        told = f"{handle}: {runs}, {ends[handle.id]}, {deaths[handle.id]}"
+        assert all(run in killed for run in runs[:-1]), f"{told}\n{team.logs()}"
+        assert 1 <= len(ends[handle.id]) <= 1 + len(killed), f"{told}\n{team.logs()}"
         if ends[handle.id][0] is JobState.SUCCESS:
-            assert (handle.result(0), deaths[handle.id]) == (number, []), told
+            assert (handle.result(0), deaths[handle.id]) == (number, []), f"{told}\n{team.logs()}"
         else:
             (death,) = deaths[handle.id]
             assert death is not None
-            assert (death.cause, runs) == ("crashes", killed), told
+            assert (death.cause, runs) == ("crashes", killed), f"{told}\n{team.logs()}"
     again = sum(len(starts[handle.id]) > 1 for handle in handles)
     print(f"{kills} kills: {again} jobs ran again, {sum(map(len, ends.values())) - len(ends)} ended again")
     assert again, "no worker was killed while it ran a job"

@@ -37,12 +37,14 @@ from kafka.structs import TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
+from kafka.tasks.delivery.base import DeliveryEvents
 from kafka.tasks.delivery.share_group.delivery import _Member
 from kafka.tasks.format.job_id import partition_of
 from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
 from kafka.tasks.pools.ipc.frames import encode as encode_frame
 from kafka.tasks.pools.ipc.messages import DONE, PROGRESS, encode_done
 from kafka.tasks.pools.ipc.processes import ChannelDamaged
+from kafka.tasks.results.log_reader import StateDecoder
 from kafka.tasks.results.tails import PartitionTail, Tails
 from kafka.tasks.results.view import ResultView
 from kafka.tasks.results.waiters import JobWaiters
@@ -366,9 +368,16 @@ def _admitted() -> Iterator[Case]:
         clock = ManualClock()
         loop, app, queues = Loop.simulated(clock), App("shop", bootstrap_servers="fake://"), Queues(clock)
         app.task(name="note")(print)
-        worker = Worker(app.tasks, app.names, loop, lambda: T0, "host")
-        delivery = FakeDelivery(queues, loop, worker, FakePublisher(queues, loop))
-        worker.start(WorkerBackend(delivery, 8), ManualPool(2, lambda: None))
+        deliveries: list[FakeDelivery] = []
+
+        def open_delivery(events: DeliveryEvents) -> FakeDelivery:
+            deliveries.append(FakeDelivery(queues, loop, events, FakePublisher(queues, loop)))
+            return deliveries[0]
+
+        backend, pool = WorkerBackend(open_delivery, 8), ManualPool(2, lambda: None)
+        worker = Worker(app.tasks, app.names, loop, lambda: T0, "host", backend, pool)
+        worker.start()
+        (delivery,) = deliveries
         member = object.__new__(_Member)
         source = delivery.sources[2 if suspect else 0]
         member._source, member._events, member._held, member._idle_looks = source, cast(Any, worker), {}, 0
@@ -405,7 +414,8 @@ def _share_record(offset: int, value: bytes | None, headers: bytes) -> Any:
 def _results() -> Iterator[Case]:
     def taken(make: Callable[[int], list[ConsumerRecord]], size: int, each: int) -> tuple[int, Iterable[Step]]:
         tails = object.__new__(Tails)
-        tails._limited_log = _silent()
+        tails._decoder = StateDecoder()
+        tails._decoder._limited_log = _silent()
         tails._names = App("shop", bootstrap_servers="fake://").names
         tails._view, tails._waiters = ResultView(lambda _: True), JobWaiters()
         partition = partition_of(JOB_ID.decode())

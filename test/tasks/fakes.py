@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.backends.base import DeadRecord, QueueRoute, RecordFuture, WorkerBackend, WorkerEvents
+from kafka.tasks.backends.base import DeadRecord, QueueRoute, RecordFuture, WorkerBackend
 from kafka.tasks.backends.memory import MemoryBackend
 from kafka.tasks.delivery.base import (
     Appended,
@@ -444,8 +444,8 @@ class FakeBackend(MemoryBackend):
         for on_end in self.waiters.pop(job_id, []):
             on_end(record)
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
-        return super().worker_backend(loop, queues, events)._replace(results_partitions=8)
+    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
+        return super().worker_backend(loop, queues)._replace(results_partitions=8)
 
     def close(self, timeout: float | None = None) -> None:
         self.is_closed = True

@@ -43,11 +43,8 @@ class QueueRoute(NamedTuple):
     max_payload_bytes: int
 
 
-class WorkerEvents(DeliveryEvents, Protocol):
-    """Callbacks of a worker's half of a back end, on the loop's thread."""
-
-    def paused(self, queues: frozenset[str]) -> None:
-        """Of the worker's queues, these are paused now; may come before the worker begins."""
+PauseCallback = Callable[[frozenset[str]], object]
+"""Called with those of a worker's queues that are paused now."""
 
 
 class Backend(Protocol):
@@ -104,8 +101,8 @@ class Backend(Protocol):
     def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
         """Do not call ``on_end`` any more; nothing when it was not added."""
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
-        """What a worker of ``queues`` needs, living on ``loop``."""
+    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
+        """What a worker of ``queues`` needs, living on ``loop``. Blocks, driving the loop, until it is connected."""
 
     def snapshot_reader(self) -> SnapshotReader:
         """A reader of the snapshots of the app's workers, with a connection of its own."""
@@ -230,14 +227,23 @@ def _always_connected() -> None:
     """Default for back ends that cannot lose their broker."""
 
 
+def _never_paused(on_paused: PauseCallback) -> None:
+    """Default for back ends whose queues cannot be paused."""
+
+
 class WorkerBackend(NamedTuple):
-    """A worker's half of a back end. ``snapshots`` None: its workers cannot be found by others. ``connect_error``:
-    the last error when no broker is connected ("": not known), None when one is. ``measure_backlogs`` calls back on the
-    loop with the backlogs of its queues, or with an error; None: not known.
+    """A worker's half of a back end, on the worker's loop.
+
+    ``open_delivery``: called once, with the worker that gets the events; none comes before the loop's next turn.
+    ``watch_pauses`` calls back on the loop when other queues are paused, and at once when some are paused now.
+    ``snapshots`` None: its workers cannot be found by others. ``connect_error``: the last error when no broker is
+    connected ("": not known), None when one is. ``measure_backlogs`` calls back on the loop with the backlogs of its
+    queues, or with an error; None: not known.
     """
 
-    delivery: JobDelivery
+    open_delivery: Callable[[DeliveryEvents], JobDelivery]
     results_partitions: int
+    watch_pauses: Callable[[PauseCallback], object] = _never_paused
     snapshots: SnapshotPublisher | None = None
     connect_error: Callable[[], str | None] = _always_connected
     measure_backlogs: Callable[[BacklogCallback], object] | None = None

@@ -19,9 +19,8 @@ from kafka.tasks.backends.base import (
     RecordFuture,
     SnapshotReader,
     WorkerBackend,
-    WorkerEvents,
 )
-from kafka.tasks.delivery.base import OutgoingRecord, RecordKind
+from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery, OutgoingRecord, RecordKind
 from kafka.tasks.delivery.memory import LOCK_S, MemoryDelivery, MemoryPublisher, MemoryTopics
 from kafka.tasks.errors import JobsNotSent, UnknownQueue
 from kafka.tasks.format.envelope import Header
@@ -130,11 +129,14 @@ class MemoryBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         self.topics.remove_waiter(job_id, on_end)
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         publisher = MemoryPublisher(self.topics, loop)
-        delivery = MemoryDelivery(self.topics, loop, events, publisher, self._names, queues, self._lock_s)
-        return WorkerBackend(delivery, 1)
+
+        def open_delivery(events: DeliveryEvents) -> JobDelivery:
+            return MemoryDelivery(self.topics, loop, events, publisher, self._names, queues, self._lock_s)
+
+        return WorkerBackend(open_delivery, 1)
 
     def snapshot_reader(self) -> SnapshotReader:
         """KafkaConfigurationError: no command can look into the memory of another process."""

@@ -4,7 +4,7 @@ line in the log when no broker can be reached (:mod:`kafka.tasks.health.outage`)
 It reads the worker, the pool and the delivery when it is asked and writes to none of them. It is made before there is a
 pool or a connection, so that probes are answered while children still import the tasks::
 
-    Monitor --listen()--> answers: "starting" --start(pool, side)--> answers what is so, posts --close()--> has left
+    Monitor --listen()--> answers: "starting" --start(worker, side)--> answers what is so, posts --close()--> has left
 
 On the worker's loop. A pool that runs jobs on that very loop (``inline``) answers no request while a job runs.
 """
@@ -17,7 +17,7 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from http import HTTPStatus
 from typing import Any, Final, Protocol
@@ -27,6 +27,7 @@ from kafka.log_limit import LimitedLog
 from kafka.net.loop import Loop
 from kafka.net.transport import Address, Network
 from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, SnapshotPublisher, WorkerBackend
+from kafka.tasks.delivery.base import BrokerContact
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.health.http import HttpRequest, HttpResponse
 from kafka.tasks.health.job_metrics import TaskMetrics
@@ -61,6 +62,13 @@ class MonitoredWorker(Protocol):
     def stage(self) -> IntEnum:
         """How far its stop has come."""
 
+    @property
+    def pool(self) -> Pool:
+        """Where its jobs run."""
+
+    def contacts(self) -> list[BrokerContact]:
+        """When the brokers last answered."""
+
     def statistics(self) -> dict[str, int]:
         """Its counts and the pool's, which begin with ``pool_``; and ``held``."""
 
@@ -80,7 +88,6 @@ class Monitor:
         app: str,
         queues: Sequence[str],
         pool: str,
-        worker: MonitoredWorker,
         loop: Any,
         tasks: Iterable[TaskMetrics] = (),
     ) -> None:
@@ -91,13 +98,12 @@ class Monitor:
         self._host = host
         self._queues = tuple(queues)
         self._pool_name = pool
-        self._worker = worker
         self._tasks = tasks
         self._loop: Loop = loop
         self._started_ms = int(time.time() * 1000)
         self._started_at = self._loop.time()
-        self._pool: Pool | None = None
-        self._backend: WorkerBackend | None = None
+        self._worker: MonitoredWorker | None = None
+        self._snapshots: SnapshotPublisher | None = None
         self._server: HealthServer | None = None
         self._metrics: MetricsText | str = "not listening"
         self._timer: Any = None
@@ -125,13 +131,13 @@ class Monitor:
         log.info("health server listening at http://%s%s", self._server.address, ", ".join(PATHS))
         return self._server.address
 
-    def start(self, pool: Pool, backend: WorkerBackend) -> None:
-        """The worker has its pool and its connection."""
-        self._pool = pool
-        self._backend = backend
+    def start(self, worker: MonitoredWorker, backend: WorkerBackend) -> None:
+        """There is the worker, which has its connection."""
+        self._worker = worker
+        self._snapshots = backend.snapshots
         if backend.snapshots is not None:
             self._timer = self._loop.call_later(FIRST_POST_S, self._publish_snapshot, backend.snapshots)
-        self._look_for_brokers(backend)
+        self._look_for_brokers(worker, backend.connect_error)
         if backend.measure_backlogs is not None and isinstance(self._metrics, MetricsText):
             self._measure_backlogs_after(FIRST_POST_S, backend.measure_backlogs)
 
@@ -149,27 +155,28 @@ class Monitor:
         if self._server is not None:
             self._server.close()
             self._server = None
-        backend, self._backend = self._backend, None
-        if backend is not None and backend.snapshots is not None:
+        self._worker = None
+        if self._snapshots is not None:
             if self._has_posted:
-                backend.snapshots.publish(self.worker_id, None)
-            backend.snapshots.close(LEAVE_S)
+                self._snapshots.publish(self.worker_id, None)
+            self._snapshots.close(LEAVE_S)
+            self._snapshots = None
 
     def _publish_snapshot(self, snapshots: SnapshotPublisher) -> None:
         self._timer = self._loop.call_later(POST_S, self._publish_snapshot, snapshots)
         self._has_posted = True
         snapshots.publish(self.worker_id, to_json(self.snapshot()))
 
-    def _look_for_brokers(self, backend: WorkerBackend) -> None:
-        self._outage_timer = self._loop.call_later(CHECK_S, self._look_for_brokers, backend)
-        self._outage.check(self._loop.time(), backend.delivery.contacts(), backend.connect_error())
+    def _look_for_brokers(self, worker: MonitoredWorker, connect_error: Callable[[], str | None]) -> None:
+        self._outage_timer = self._loop.call_later(CHECK_S, self._look_for_brokers, worker, connect_error)
+        self._outage.check(self._loop.time(), worker.contacts(), connect_error())
 
     def _measure_backlogs_after(self, pause_s: float, measure: Callable[[BacklogCallback], object]) -> None:
         """Ask the brokers after the pause, and again some seconds after their answer: one request at a time. Workers
         that were started together ask at different times."""
 
         def answer(found: list[QueueBacklog] | BaseException) -> None:
-            if self._backend is None:
+            if self._worker is None:
                 return  # it has left meanwhile
             if isinstance(found, BaseException):
                 self._limited_log.warning("", "the lengths of the queues are not in /metrics for now: %s", found)
@@ -183,17 +190,15 @@ class Monitor:
 
     def reasons(self) -> list[str]:
         """Why the worker is not ready; empty when it is."""
-        pool, backend = self._pool, self._backend
-        now = self._loop.time()
-        if pool is None or backend is None:
+        worker, now = self._worker, self._loop.time()
+        if worker is None:
             return reasons_not_ready(Condition(STARTING, False, None, (), now))
-        contacts = backend.delivery.contacts()
-        return reasons_not_ready(Condition(self._stage(), pool.ready, pool.degraded, contacts, now))
+        pool = worker.pool
+        return reasons_not_ready(Condition(worker.stage.name, pool.ready, pool.degraded, worker.contacts(), now))
 
     def snapshot(self) -> WorkerSnapshot:
         """The worker now."""
-        now = self._loop.time()
-        pool, backend = self._pool, self._backend
+        worker, now = self._worker, self._loop.time()
         mine: dict[str, Any] = {
             "id": self.worker_id,
             "app": self._app,
@@ -208,36 +213,31 @@ class Monitor:
             "uptime_s": max(0.0, now - self._started_at),
             "rss_bytes": None if (seen := sample_process(os.getpid())) is None else seen.rss_bytes,
         }
-        if pool is None or backend is None:
+        if worker is None:
             return WorkerSnapshot(**mine)
-        counts = dict(self._worker.statistics())
+        pool, counts = worker.pool, dict(worker.statistics())
         held = counts.pop("held", 0)
         pool_counts = {name.removeprefix(_POOL): counts.pop(name) for name in list(counts) if name.startswith(_POOL)}
-        children = pool.children()
+        children, held_by_queue = pool.children(), worker.count_by_queue()
         return WorkerSnapshot(
             **mine,
             concurrency=pool.concurrency,
             busy=pool.busy,
             held=held,
-            contact_age_s=contact_age_s(backend.delivery.contacts(), now),
+            contact_age_s=contact_age_s(worker.contacts(), now),
             counts=counts,
             pool_counts=pool_counts,
             lost=dict(pool.lost_by_cause()),
-            queue_jobs=tuple(self._queue_jobs()),
+            queue_jobs=tuple(QueueJobs(queue, *held_by_queue.get(queue, (0, 0))) for queue in self._queues),
             children=tuple(children),
-            running=tuple(_running(children, self._worker.running() if not children else (), now)),
+            running=tuple(_running(children, worker.running() if not children else (), now)),
         )
-
-    def _queue_jobs(self) -> Iterator[QueueJobs]:
-        held = self._worker.count_by_queue()
-        for queue in self._queues:
-            yield QueueJobs(queue, *held.get(queue, (0, 0)))
 
     def _scrape(self) -> WorkerScrape:
         return WorkerScrape(self.snapshot(), list(self._tasks), self._backlogs)
 
     def _stage(self) -> str:
-        return STARTING if self._pool is None else self._worker.stage.name
+        return STARTING if self._worker is None else self._worker.stage.name
 
     # -- what is answered ---------------------------------------------------------------------------------------------
 

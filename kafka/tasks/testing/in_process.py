@@ -18,7 +18,7 @@ from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks.backends.base import Connect, RecordFuture
 from kafka.tasks.backends.memory import MemoryBackend
-from kafka.tasks.delivery.base import JobSource
+from kafka.tasks.delivery.base import JobSource, sources_of
 from kafka.tasks.delivery.memory import MemoryTopics
 from kafka.tasks.errors import wall_clock
 from kafka.tasks.format.envelope import Header
@@ -224,11 +224,11 @@ class InProcessJobs:
             return
         self._served.update(queues)
         options = WorkerOptions(track_started=settings.track_started, unknown_ttl_s=settings.unknown_ttl)
-        worker = Worker(_Tasks(app), app.names, self._loop, self.backend.clock.now_ms, HOST, options)
         pool = InlinePool(self._run, 1, lambda: self._loop.call_soon_threadsafe(worker.finished))
-        worker_backend = self.backend.worker_backend(self._loop, queues, worker)
-        self._sources += worker_backend.delivery.sources
-        worker.start(worker_backend, pool)
+        now_ms, worker_backend = self.backend.clock.now_ms, self.backend.worker_backend(self._loop, queues)
+        worker = Worker(_Tasks(app), app.names, self._loop, now_ms, HOST, worker_backend, pool, options)
+        self._sources += sources_of(app.names, queues)
+        worker.start()
 
     def _run(self, job: Job) -> Outcome:
         errors: list[BaseException] = []

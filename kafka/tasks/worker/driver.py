@@ -15,7 +15,6 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from kafka.errors import IllegalArgumentError
@@ -32,6 +31,7 @@ from kafka.tasks.worker.worker import Worker, WorkerOptions, WorkerTimers
 
 log = logging.getLogger(__name__)
 
+
 class ServeLoop(WorkerTimers, Protocol):
     """The loop that a worker runs on: :class:`kafka.net.loop.Loop` has this surface."""
 
@@ -46,6 +46,26 @@ class ServeLoop(WorkerTimers, Protocol):
 
     def stop(self) -> None:
         """End :meth:`run_forever`."""
+
+
+class PoolWake:
+    """What a pool calls, on any thread, when jobs have ended or it can take some. The pool is there before the worker,
+    which asks it when it starts."""
+
+    def __init__(self, loop: ServeLoop) -> None:
+        self._loop = loop
+        self._worker: Worker | None = None
+
+    def attach(self, worker: Worker) -> None:
+        """Call this worker from now on."""
+        self._worker = worker
+
+    def __call__(self) -> None:
+        self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        if self._worker is not None:
+            self._worker.finished()
 
 
 def check_queues(app: App, queues: Sequence[str]) -> list[str]:
@@ -119,26 +139,30 @@ def run_worker(
     if health is not None:
         observers.append(job_metrics)
     tasks = {**{alias: task for task in app.tasks.values() for alias in task.aliases}, **app.tasks}
-    worker = Worker(
-        tasks, app.names, loop, backend.clock.now_ms, socket.gethostname(), options, loop.stop, observers=observers
-    )
+    now_ms, host = backend.clock.now_ms, socket.gethostname()
+    signals, wake = SignalHandler(), PoolWake(loop)
     with contextlib.ExitStack() as ends:
         ends.callback(job_log.close)
         ends.callback(_disconnect, app)
         if threading.current_thread() is threading.main_thread():
-            ends.callback(_watch_signals(loop, worker).close)
+            ends.callback(_watch_signals(loop, signals).close)
         any_loop: Any = loop  # pools of processes watch descriptors on it
-        slots = make_pool(pool, settings, partial(loop.call_soon_threadsafe, worker.finished), any_loop)
+        slots = make_pool(pool, settings, wake, any_loop)
         ends.callback(slots.stop, 0.0)
-        monitor = Monitor(app.name, names, pool, worker, loop, job_metrics)
+        monitor = Monitor(app.name, names, pool, loop, job_metrics)
         ends.callback(monitor.close)
         if health is not None:
             monitor.listen(health)
         if is_alone:
             reduce_collections() if pool in PROCESS_POOLS else show_jobs()
-        worker_backend = backend.worker_backend(loop, names, worker)
-        worker.start(worker_backend, slots)
-        monitor.start(slots, worker_backend)
+        worker_backend = backend.worker_backend(loop, names)
+        worker = Worker(
+            tasks, app.names, loop, now_ms, host, worker_backend, slots, options, loop.stop, observers=observers
+        )
+        signals.attach(worker)
+        wake.attach(worker)
+        worker.start()
+        monitor.start(worker, worker_backend)
         log.info(
             "worker started: app %s, queues %s, pool %s with %d slots",
             app.name,
@@ -178,7 +202,6 @@ def filled(settings: PoolSettings, app: App) -> PoolSettings:
     return dataclasses.replace(settings, app=app)
 
 
-def _watch_signals(loop: ServeLoop, worker: Worker) -> Any:
-    handler = SignalHandler(worker)
+def _watch_signals(loop: ServeLoop, handler: SignalHandler) -> Any:
     numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
     return loop.watch_signals(lambda number: handler.received(number, loop.time()), *numbers)

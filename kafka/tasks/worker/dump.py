@@ -36,24 +36,21 @@ class DumpedWorker(Protocol):
         """The jobs that are with the pool."""
 
     @property
-    def pool(self) -> Pool | None:
-        """None before it has begun."""
+    def pool(self) -> Pool:
+        """Where its jobs run."""
 
 
-def dump(worker: DumpedWorker, now: float) -> None:
-    """Write it all to the log; ``now`` is monotonic seconds."""
-    pool = worker.pool
-    log.warning("%s", "\n".join([*_state(worker, pool, now), *_stacks()]))
-    if pool is not None:
-        pool.dump()
+def dump(worker: DumpedWorker | None, now: float) -> None:
+    """Write it all to the log; ``now`` is monotonic seconds. None: the worker has not connected yet."""
+    state = ["the worker has not started"] if worker is None else _state(worker, worker.pool, now)
+    log.warning("%s", "\n".join([*state, *_stacks()]))
+    if worker is not None:
+        worker.pool.dump()
 
 
-def _state(worker: DumpedWorker, pool: Pool | None, now: float) -> Iterator[str]:
+def _state(worker: DumpedWorker, pool: Pool, now: float) -> Iterator[str]:
     counts = ", ".join(f"{name} {count}" for name, count in worker.statistics().items())
     yield f"state of this worker: {worker.stage.name}; {counts}"
-    if pool is None:
-        yield "the worker has not started"
-        return
     if pool.degraded is not None:
         yield f"the pool cannot run jobs: {pool.degraded}"
     for child in pool.children():

@@ -44,31 +44,43 @@ _STAGES: Final = {
 
 
 class SignalHandler:
-    """Applies the signals to one worker. ``now`` is monotonic seconds."""
+    """Applies the signals to one worker. Before there is one (:meth:`attach`) they can stop it, and show the stacks."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self) -> None:
+        self._worker: Worker | None = None
         self._stopped_at: dict[str, float] = {}
 
+    def attach(self, worker: Worker) -> None:
+        """The signals are for this worker, which stops when a stop signal has come already."""
+        self._worker = worker
+        if self._stopped_at:
+            worker.stop()
+
     def received(self, signum: int, now: float) -> None:
-        """A signal has come."""
+        """A signal has come, at ``now`` (monotonic seconds)."""
         name = signal.Signals(signum).name
+        worker = self._worker
+        if worker is None:
+            if name in STOP_SIGNALS:
+                self._stopped_at[name] = now
+                log.info("received %s: the worker is starting, and leaves when it has started", name)
+            elif name == "SIGUSR1":
+                dump(None, now)
+            return
         if name not in STOP_SIGNALS:
-            SIGNALS[name](self._worker, now)
+            SIGNALS[name](worker, now)
             return
         last = self._stopped_at.get(name)
         if last is not None and now - last < REPEAT_S:
             log.info("ignored a second %s within %g s of the first", name, REPEAT_S)
             return
         self._stopped_at[name] = now
-        SIGNALS[name](self._worker, now)
-        log.info("received %s: %s", name, describe_stop(self._worker, name, now))
+        SIGNALS[name](worker, now)
+        log.info("received %s: %s", name, describe_stop(worker, name, now))
 
 
 def describe_stop(worker: Worker, name: str, now: float) -> str:
     """What the worker does after the stop signal ``name``, and what the next one does."""
-    if worker.pool is None:
-        return "the worker is starting, and leaves when it has started"
     count = len(worker.running())
     if worker.stage not in _STAGES:
         return "leaving, while jobs are running" if count else "no job is running, leaving"

@@ -34,7 +34,7 @@ from typing import Any, Final, Protocol
 
 from kafka.errors import KafkaError
 from kafka.tasks.backends.base import WorkerBackend
-from kafka.tasks.delivery.base import Ending, JobLease, JobSource, OutgoingRecord
+from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords
 from kafka.tasks.errors import PoolFailed
 from kafka.tasks.format.topics import TopicNames
@@ -46,7 +46,7 @@ from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, Lo
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 from kafka.tasks.worker.admission import AdmissionPolicy
-from kafka.tasks.worker.completion import COUNTS, JobCompletion
+from kafka.tasks.worker.completion import JobCompletion
 from kafka.tasks.worker.dispatcher import Dispatcher
 from kafka.tasks.worker.leases import FINISHED, NEW, RUNNING, Leases
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
@@ -82,7 +82,7 @@ class WorkerTimers(Protocol):
 
 
 class Worker:
-    """Runs the jobs of some queues. Implements :class:`kafka.tasks.backends.base.WorkerEvents`.
+    """Runs the jobs of some queues. Implements :class:`kafka.tasks.delivery.base.DeliveryEvents`.
 
     ``now_ms`` is the broker's time in ms. ``on_left`` is called once, when the worker has stopped for good. All methods
     are for the loop's thread; :meth:`finished` is what the pool's ``wake`` has to bring about there. ``observers`` get
@@ -96,56 +96,48 @@ class Worker:
         timers: WorkerTimers,
         now_ms: Callable[[], int],
         host: str,
+        backend: WorkerBackend,
+        pool: Pool,
         options: WorkerOptions | None = None,
         on_left: Callable[[], None] = lambda: None,
         rng: random.Random | None = None,
         observers: Sequence[JobObserver] = (),
     ) -> None:
+        """Opens its delivery, and asks for nothing before :meth:`start`."""
+        options = options or WorkerOptions()
         self.error: KafkaError | None = None
+        self.pool = pool
         self._counts = {"leased": 0, "locks_lost": 0, "dropped": 0, "unsettled": 0}
-        self._tasks = tasks
         self._timers = timers
         self._now_ms = now_ms
-        self._options = options or WorkerOptions()
+        self._is_start_tracked = options.track_started
         self._on_left = on_left
         self._observers = tuple(observers)
         self._received: list[Job] = []  # in this turn, to be reported at its end
-        self._state_records = StateRecords(names, host)
-        self._leases = Leases()
         self._arrived: deque[JobLease] = deque()  # leases that are not admitted yet
-        self._rng = rng or random.Random()
-        self._shutdown = WorkerShutdown(self._options.stop_grace_s, self._options.kill_grace_s)
-        self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
         self._paused_queues: frozenset[str] = frozenset()
-        self._is_started = False
         self._is_degraded = False
         self._is_drained = False
-        self._clock_checked_at = 0.0
-        self._renew_at = 0.0
         self._timer: Any = None
         self._timer_at = float("inf")
-
-    def start(self, backend: WorkerBackend, pool: Pool) -> None:
-        """Begin to lease."""
-        self._delivery = backend.delivery
-        self._pool = pool
+        self._state_records = StateRecords(names, host)
         self._admission = AdmissionPolicy(
-            self._tasks,
-            self._state_records,
-            backend.results_partitions,
-            self._options,
-            self._rng,
-            self._observers,
+            tasks, self._state_records, backend.results_partitions, options, rng or random.Random(), self._observers
         )
-        self._completion = JobCompletion(
-            self._admission, backend.delivery, self._leases, self._now_ms, self._on_finished
-        )
-        self._buffers = SourceBuffers(backend.delivery, pool.concurrency)
-        self._buffers.set_paused(self._paused_queues)
-        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs, self._now_ms)
-        self._clock_checked_at = self._timers.time()
-        self._renew_at = self._clock_checked_at + self._delivery.lock_s / 3
-        self._is_started = True
+        self._leases = Leases()
+        self._shutdown = WorkerShutdown(options.stop_grace_s, options.kill_grace_s)
+        self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
+        self._watch_pauses = backend.watch_pauses
+        self._delivery = delivery = backend.open_delivery(self)
+        self._completion = JobCompletion(self._admission, delivery, self._leases, now_ms, self._on_finished)
+        self._buffers = SourceBuffers(delivery, pool.concurrency)
+        self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs, now_ms)
+        self._clock_checked_at = timers.time()
+        self._renew_at = self._clock_checked_at + delivery.lock_s / 3
+
+    def start(self) -> None:
+        """Begin to lease; after :meth:`stop`, leave without a lease."""
+        self._watch_pauses(self.paused)
         self.finished()  # the pool wakes once until it is asked, and may have done so while the worker connected
 
     @property
@@ -158,10 +150,9 @@ class Worker:
         """When the next stage of its shutdown begins by itself (monotonic s; infinity: it does not)."""
         return self._shutdown.ends_at
 
-    @property
-    def pool(self) -> Pool | None:
-        """Its pool; None before it has begun."""
-        return self._pool if self._is_started else None
+    def contacts(self) -> list[BrokerContact]:
+        """See :meth:`kafka.tasks.delivery.base.JobDelivery.contacts`."""
+        return self._delivery.contacts()
 
     # -- events of the delivery --------------------------------------------------------------------------------------
 
@@ -243,17 +234,16 @@ class Worker:
             self._shutdown.enter(WorkerStage.LEFT, self._timers.time())
             if self._timer is not None:
                 self._timer.cancel()
-            if self._is_started:
-                self._admission.log_suppressed_counts()
+            self._admission.log_suppressed_counts()
             counts = self.counts
             log.info("worker stopped: %d jobs done, %d returned to their queues", counts["done"], counts["given_back"])
             self._on_left()
 
     def paused(self, queues: frozenset[str]) -> None:
-        """See :class:`kafka.tasks.backends.base.WorkerEvents`. Jobs that were leased before run, but those that are not
-        due are given back."""
+        """These of its queues are paused now. Jobs that were leased before run, but those that are not due are given
+        back."""
         self._paused_queues = queues
-        if self._is_started and not self._shutdown.has_begun:
+        if not self._shutdown.has_begun:
             self._buffers.set_paused(queues)
             for lease in self._leases.take_held(queues):
                 self._completion.give_back_held(lease)
@@ -264,15 +254,13 @@ class Worker:
 
     def finished(self) -> None:
         """Jobs of the pool have ended, or begun, or it can take jobs now and could not before."""
-        if not self._is_started:  # children that come up while the worker still connects
-            return
         self._check_clock(self._timers.time())
         now_ms = self._now_ms()
         ran: dict[JobSource, list[float]] = {}
-        ended = self._pool.finished()
+        ended = self.pool.finished()
         self._dispatcher.on_ended(ended)
-        if self._options.track_started:
-            self._publish_started(self._pool.started(), now_ms)
+        if self._is_start_tracked:
+            self._publish_started(self.pool.started(), now_ms)
         completed: list[tuple[Job, Outcome]] = []
         for each in ended:
             job, outcome = each
@@ -300,7 +288,7 @@ class Worker:
         for source, times in ran.items():
             self._buffers[source].runtime.observe(sum(times), len(times))
         if ran:
-            self._pool.set_depth(self._buffers.depth())
+            self.pool.set_depth(self._buffers.depth())
         self._completion.flush()
         self._dispatch_and_arm()
 
@@ -309,7 +297,7 @@ class Worker:
         now = self._timers.time()
         self._timer, self._timer_at = None, float("inf")
         self._check_clock(now)
-        self._pool.tick(now)
+        self.pool.tick(now)
         if now >= self._renew_at:
             self._renew_at = now + self._delivery.lock_s / 3
             self._renew(now)
@@ -325,11 +313,7 @@ class Worker:
     # -- commands ------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop; called again, go one stage further. Before :meth:`start`: start, and leave at once."""
-        if not self._is_started:
-            self._is_drained = True
-            self._shutdown.enter(WorkerStage.DRAINING, self._timers.time())
-            return
+        """Stop; called again, go one stage further."""
         self._next_stage()
         self._dispatch_and_arm()
 
@@ -340,8 +324,8 @@ class Worker:
 
     def resize(self, by: int) -> None:
         """Add or remove slots."""
-        if self._is_started and not self._shutdown.has_begun:
-            pool, before = self._pool, self._pool.concurrency
+        if not self._shutdown.has_begun:
+            pool, before = self.pool, self.pool.concurrency
             if by > 0:
                 pool.grow(by)
             else:
@@ -360,13 +344,11 @@ class Worker:
     @property
     def counts(self) -> dict[str, int]:
         """What it has done since the start."""
-        return {**self._counts, **(self._completion.counts if self._is_started else dict.fromkeys(COUNTS, 0))}
+        return {**self._counts, **self._completion.counts}
 
     def statistics(self) -> dict[str, int]:
         """Counts since the start, and what is held now."""
-        if not self._is_started:
-            return self.counts
-        pool = {f"pool_{name}": count for name, count in self._pool.statistics().items()}
+        pool = {f"pool_{name}": count for name, count in self.pool.statistics().items()}
         return {**self.counts, "held": len(self._leases), **pool}
 
     def running(self) -> list[Job]:
@@ -419,14 +401,14 @@ class Worker:
             if expired:
                 self._completion.flush()
             now = self._timers.time()
-            self._buffers.request_jobs(self._pool, self._leases, self._dispatcher.oldest(), now)
+            self._buffers.request_jobs(self.pool, self._leases, self._dispatcher.oldest(), now)
         else:
-            self._lost_jobs.start(self._pool.free_slots, self._pool.submit)
+            self._lost_jobs.start(self.pool.free_slots, self.pool.submit)
             self._maybe_leave()
         self._arm()
 
     def _check_pool(self) -> None:
-        pool = self._pool
+        pool = self.pool
         self._buffers.set_concurrency(pool.concurrency)
         reason = pool.degraded
         if (reason is not None) == self._is_degraded:
@@ -471,7 +453,7 @@ class Worker:
             if isinstance(admitted, NotDue):
                 self._completion.give_back_held(lease)
             elif admitted is not None:
-                if self._buffers.has_room(lease.source, self._pool, self._leases, submitted_at, now):
+                if self._buffers.has_room(lease.source, self.pool, self._leases, submitted_at, now):
                     self._received.append(admitted)
                     self._dispatcher.add(admitted)
                 else:
@@ -488,7 +470,7 @@ class Worker:
                 count += 1
                 if is_running:
                     running.append(lease.job)
-                    self._pool.cancel(lease.job)
+                    self.pool.cancel(lease.job)
         if running:
             for observer in self._observers:
                 observer.on_locks_lost(running, reason)
@@ -519,7 +501,7 @@ class Worker:
             self._give_back_unstarted()
             self._completion.flush()
         elif stage is WorkerStage.INTERRUPTING:
-            self._pool.interrupt()
+            self.pool.interrupt()
         elif stage is WorkerStage.ABANDONING:
             self._abandon()
         else:
@@ -540,7 +522,7 @@ class Worker:
         """Kill child processes; their jobs are given back when they have ended. Jobs without a process are given back
         at once: this process ends, and its threads with it.
         """
-        for job in self._pool.abandon():
+        for job in self.pool.abandon():
             job.cancel()
             if job.lease.stage == RUNNING:
                 log.warning("%s did not end in time; abandoned its run and returned the job to its queue", job)
@@ -566,8 +548,8 @@ class Worker:
         if self.stage >= WorkerStage.LEAVING:
             return
         now = self._timers.time()
-        self._pool.set_backlog(self._buffers.buffered_count)
-        limit_at = self._pool.tick(now)
+        self.pool.set_backlog(self._buffers.buffered_count)
+        limit_at = self.pool.tick(now)
         buffers, stuck_at = self._buffers, self._buffers.all_stuck_since + STUCK_GIVE_BACK_S
         if stuck_at <= now:
             stuck_at = inf

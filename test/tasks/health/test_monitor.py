@@ -22,7 +22,7 @@ from kafka.tasks.delivery.base import BrokerContact, JobSource
 from kafka.tasks.health.job_metrics import JobMetrics
 from kafka.tasks.health.monitor import BACKLOG_S, FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
 from kafka.tasks.health.snapshot import QueueJobs, RunningJob, from_json
-from kafka.tasks.pools.base import ChildSnapshot
+from kafka.tasks.pools.base import ChildSnapshot, Pool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.worker import WorkerStage
 from test.net.recorder import Recorder
@@ -34,8 +34,10 @@ MAIL = JobSource("mail", "shop.mail")
 class AWorker:
     """What a monitor reads of a worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: Any, delivery: ADelivery) -> None:
         self.stage = WorkerStage.WORKING
+        self.pool: Pool = pool
+        self.contacts = delivery.contacts
         self.jobs: list[Job] = []
         self.held = {"mail": (3, 1)}
 
@@ -98,18 +100,22 @@ class World:
         self.clock = ManualClock()
         self.loop = Loop.simulated(self.clock)
         self.network = MemoryNetwork(self.loop, "worker")
-        self.worker, self.pool, self.snapshots = AWorker(), APool(), ABoard()
-        self.delivery = ADelivery(self.clock)
+        self.pool, self.snapshots, self.delivery = APool(), ABoard(), ADelivery(self.clock)
+        self.worker = AWorker(self.pool, self.delivery)
         self.connect_error: str | None = None
         self.measuring: list[BacklogCallback] = []
         self.jobs = JobMetrics(lambda: int(self.clock.time() * 1000))
-        self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.worker, self.loop, self.jobs)
+        self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.loop, self.jobs)
 
     def start(self) -> World:
-        pool: Any = self.pool
-        delivery: Any = self.delivery
-        backend = WorkerBackend(delivery, 8, self.snapshots, lambda: self.connect_error, self.measuring.append)
-        self.monitor.start(pool, backend)
+        backend = WorkerBackend(
+            lambda events: NotImplemented,
+            8,
+            snapshots=self.snapshots,
+            connect_error=lambda: self.connect_error,
+            measure_backlogs=self.measuring.append,
+        )
+        self.monitor.start(self.worker, backend)
         return self
 
     def listen(self) -> World:

@@ -25,7 +25,7 @@ class Dumping:
         self.jobs = []
         for envelope in (a_job("work"), a_job("work")):
             self.jobs.append(Job(JobLease(JobSource("q", "shop.q"), envelope.value, [], 1), envelope, task))
-        self.pool: Pool | None = make_pool("inline", PoolSettings(), lambda: None)
+        self.pool: Pool = make_pool("inline", PoolSettings(), lambda: None)
         begun = ChildSnapshot(812, 3, "busy", self.jobs[0].envelope.id, "work", 4.0, 44 << 20, 7)
         monkeypatch.setattr(self.pool, "children", lambda: [begun])
 

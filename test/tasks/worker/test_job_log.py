@@ -10,7 +10,7 @@ from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Cancel, Retry
 from kafka.tasks.backends.base import WorkerBackend
-from kafka.tasks.delivery.base import JobLease, JobSource, OutgoingRecord, RecordKind
+from kafka.tasks.delivery.base import DeliveryEvents, JobLease, JobSource, OutgoingRecord, RecordKind
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.options import WorkerOptions
 from kafka.tasks.pools.inline import InlinePool
@@ -68,14 +68,18 @@ class World:
         def cancel() -> None:
             raise Cancel("enough")
 
-        self.worker = Worker(
-            app.tasks, app.names, self.loop, self.now_ms, "h", WorkerOptions(), observers=[self.log]
-        )
-        publisher = FakePublisher(self.queues, self.loop)
-        self.delivery = FakeDelivery(self.queues, self.loop, self.worker, publisher, of=["mail"])
         self.pool = ManualPool(2, self._wake)
         pool = self.pool if manual else InlinePool(run, 1, self._wake)
-        self.worker.start(WorkerBackend(self.delivery, 8), pool)
+        backend = WorkerBackend(self._open, 8)
+        self.worker = Worker(
+            app.tasks, app.names, self.loop, self.now_ms, "h", backend, pool, WorkerOptions(), observers=[self.log]
+        )
+        self.worker.start()
+
+    def _open(self, events: DeliveryEvents) -> FakeDelivery:
+        publisher = FakePublisher(self.queues, self.loop)
+        self.delivery = FakeDelivery(self.queues, self.loop, events, publisher, of=["mail"])
+        return self.delivery
 
     def _wake(self) -> None:
         self.loop.call_soon_threadsafe(self.worker.finished)

@@ -41,7 +41,7 @@ def test_nothing_is_leased_from_a_paused_queue_until_it_is_resumed(bench: Bench)
 
 def test_a_pause_from_before_the_start_holds(bench: Bench) -> None:
     bench.put("note", 1, topic=MAIL)
-    process = Process(bench, queues=("mail",), before_start=lambda worker: worker.paused(frozenset({"mail"})))
+    process = Process(bench, queues=("mail",), paused=frozenset({"mail"}))
     bench.settle()
     assert process.manual.jobs == []
     process.worker.paused(frozenset())

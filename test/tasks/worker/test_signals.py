@@ -9,7 +9,7 @@ import pytest
 
 from kafka.tasks.worker import signals
 from kafka.tasks.worker.signals import REPEAT_S, SignalHandler
-from kafka.tasks.worker.worker import Worker, WorkerOptions, WorkerStage
+from kafka.tasks.worker.worker import WorkerOptions, WorkerStage
 from test.tasks.worker.test_worker import Bench, Process
 
 TERM, INT, HUP = int(signal.SIGTERM), int(signal.SIGINT), int(signal.SIGHUP)
@@ -31,7 +31,8 @@ class Signalled:
         self.process = Process(bench, concurrency=2, options=WorkerOptions(stop_grace_s=20, kill_grace_s=5))
         self.process.manual.has_processes = True
         bench.settle()
-        self.handler = SignalHandler(self.process.worker)
+        self.handler = SignalHandler()
+        self.handler.attach(self.process.worker)
 
     def send(self, *signums: int) -> WorkerStage:
         for signum in signums:
@@ -99,9 +100,29 @@ def test_two_signals_for_a_slot_more_are_two(bench: Bench, caplog: pytest.LogCap
     assert run.process.manual.concurrency == 4
 
 
-def test_a_worker_that_is_stopped_while_it_starts_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_is_stopped_while_it_starts_says_so_and_leaves(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, signals.__name__)
-    bench = Bench()
-    worker = Worker({}, bench.app.names, bench.loop, lambda: 0, "host")
-    SignalHandler(worker).received(TERM, 0.0)
+    handler = SignalHandler()
+    handler.received(TERM, 0.0)
     assert caplog.messages == ["received SIGTERM: the worker is starting, and leaves when it has started"]
+    worker = Process(bench).worker
+    handler.attach(worker)
+    assert worker.stage is WorkerStage.DRAINING
+    handler.received(TERM, REPEAT_S - 0.1)
+    assert worker.stage is WorkerStage.DRAINING, "it was the same signal"
+
+
+def test_a_worker_that_starts_takes_no_slots_and_shows_its_stacks(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = SignalHandler()
+    for signum in (signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR1):
+        handler.received(int(signum), 0.0)
+    (dumped,) = caplog.messages
+    assert dumped.startswith("the worker has not started\nthread ")
+    assert "\nthread MainThread:\n" in dumped
+    worker = Process(bench).worker
+    handler.attach(worker)
+    assert (worker.stage, worker.pool.concurrency) == (WorkerStage.WORKING, 2)

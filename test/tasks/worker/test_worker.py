@@ -146,21 +146,11 @@ class Process:
         ready: bool = True,
         stopped: bool = False,
         attributes_crashes: bool = False,
-        before_start: Callable[[Worker], object] = lambda worker: None,
+        paused: frozenset[str] = frozenset(),
     ) -> None:
         self.bench = bench
         self.left = 0
         self.is_dead = False
-        self.worker = Worker(
-            bench.app.tasks,
-            bench.app.names,
-            bench.loop,
-            bench.now_ms,
-            "host1",
-            options,
-            self._left,
-            random.Random(0),
-        )
         self.told = Told(self)
         self.publisher = FakePublisher(bench.queues, bench.loop)
         self.delivery = FakeDelivery(
@@ -170,10 +160,21 @@ class Process:
         self.manual.ready = self.manual.ever_ready = ready
         self.manual.attributes_crashes = attributes_crashes
         pool: Pool = InlinePool(run, 1, self._wake) if inline else self.manual
+        self.worker = Worker(
+            bench.app.tasks,
+            bench.app.names,
+            bench.loop,
+            bench.now_ms,
+            "host1",
+            WorkerBackend(lambda events: self.delivery, 8, lambda on_paused: paused and on_paused(paused)),
+            pool,
+            options,
+            self._left,
+            random.Random(0),
+        )
         if stopped:
             self.worker.stop()
-        before_start(self.worker)
-        self.worker.start(WorkerBackend(self.delivery, 8), pool)
+        self.worker.start()
 
     def _left(self) -> None:
         self.left += 1

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kafka.tasks import App, FinishedJob, WorkerLost
-from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import JobSource, OutgoingRecord, RecordKind
 from kafka.tasks.errors import PoolFailed, TimeLimit
 from kafka.tasks.hooks import ERROR_TASK
@@ -201,9 +200,6 @@ def test_a_pool_that_once_ran_jobs_never_ends_the_worker(bench: Bench) -> None:
 def test_children_that_come_up_while_the_worker_connects_are_seen_when_it_begins(bench: Bench) -> None:
     """The pool wakes its worker once, and again only after it was asked."""
     process = Process(bench)
-    process.worker._is_started = False
-    process.worker.finished()
-    assert process.worker.statistics() == process.worker.counts
     requested = 0
 
     def finished(timeout: float = 0.0) -> list[Finished]:
@@ -212,7 +208,7 @@ def test_children_that_come_up_while_the_worker_connects_are_seen_when_it_begins
         return []
 
     process.manual.finished = finished  # type: ignore[method-assign]
-    process.worker.start(WorkerBackend(process.delivery, 8), process.manual)
+    process.worker.start()
     assert requested == 1
 
 

@@ -23,7 +23,6 @@ from kafka.tasks.backends.base import (
     QueueRoute,
     SnapshotReader,
     WorkerBackend,
-    WorkerEvents,
 )
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
@@ -171,14 +170,12 @@ class KafkaBackend:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], events: WorkerEvents) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         # Share groups and the like: a third of what an app that only enqueues would import.
         from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
 
-        side, client = open_worker_backend(
-            self._names, self._settings, self._shape, self.clock, loop, queues, events
-        )
+        side, client = open_worker_backend(self._names, self._settings, self._shape, self.clock, loop, queues)
         self._worker_clients.append(client)
         return side
 

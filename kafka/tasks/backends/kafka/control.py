@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Collection, Generator
 from contextlib import closing
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
+from kafka.tasks.backends.base import PauseCallback
 from kafka.tasks.backends.kafka.admin import check_queue_topic
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
 from kafka.tasks.format.control import QueueControl, decode_control, encode_control
@@ -54,7 +55,7 @@ _CONSUMER: Final[dict[str, Any]] = {
 
 
 class ControlReader:
-    """Calls ``on_paused`` with those of ``queues`` that are paused, whenever they change, on the loop of ``client``.
+    """Knows which of ``queues`` are paused, and calls back on the loop of ``client`` when these are others.
 
     From :meth:`start` until :meth:`close`, or the end of the client. It never raises; what goes wrong is logged, and
     tried again unless the broker forbids it.
@@ -66,7 +67,6 @@ class ControlReader:
         topic: str,
         queues: Collection[str],
         timeout_s: float,
-        on_paused: Callable[[frozenset[str]], object],
     ) -> None:
         """Asks nothing before :meth:`start`."""
         self._client = client
@@ -74,7 +74,7 @@ class ControlReader:
         self._place = TopicPartition(topic, 0)
         self._queues = queues
         self._timeout_s = min(timeout_s, READ_S)
-        self._on_paused = on_paused
+        self._on_paused: PauseCallback | None = None
         self._exists = False
         self._read_to = 0
         self._paused: frozenset[str] = frozenset()
@@ -90,6 +90,12 @@ class ControlReader:
         self._client.add_resident(self)
         self._look()
         self._loop.run_until(lambda: self._looks > 0, self._timeout_s)
+
+    def watch(self, on_paused: PauseCallback) -> None:
+        """Call ``on_paused`` with those that are paused whenever they are others, and at once when there are some."""
+        self._on_paused = on_paused
+        if self._paused:
+            on_paused(self._paused)
 
     def finish(self) -> Future[None]:
         """See ``LoopResident``: nothing under way is worth waiting for."""
@@ -161,7 +167,8 @@ class ControlReader:
             log.info("queue %s is not paused any more; leasing its jobs again", queue)
         if paused != self._paused:
             self._paused = paused
-            self._on_paused(paused)
+            if self._on_paused is not None:
+                self._on_paused(paused)
         self._wait()
 
     def _failed(self, error: BaseException) -> None:

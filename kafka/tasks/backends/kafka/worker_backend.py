@@ -10,14 +10,21 @@ from typing import Any
 from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
-from kafka.tasks.backends.base import BacklogCallback, WorkerBackend, WorkerEvents
+from kafka.tasks.backends.base import BacklogCallback, WorkerBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
-from kafka.tasks.delivery.base import Appended, OutgoingRecord, RecordKind, sources_of
+from kafka.tasks.delivery.base import (
+    Appended,
+    DeliveryEvents,
+    JobDelivery,
+    OutgoingRecord,
+    RecordKind,
+    sources_of,
+)
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups, with_records
 from kafka.tasks.delivery.share_group.trimmer import QueueTrimmer
@@ -44,9 +51,8 @@ def open_worker_backend(
     clock: BrokerTimeEstimate,
     loop: Any,
     queues: Sequence[str],
-    events: WorkerEvents,
 ) -> tuple[WorkerBackend, KafkaClient]:
-    """Connect, see to topics and groups, and make delivery and publisher. Blocks, driving ``loop``.
+    """Connect, see to topics and groups, and look which queues are paused. Blocks, driving ``loop``.
 
     The client is handed back for its owner to close. Errors are the clients' own, and
     :class:`kafka.errors.IncompatibleBrokerVersion` for a cluster without share groups.
@@ -91,17 +97,21 @@ def open_worker_backend(
         begin_groups(administration, groups, pause, loop.time)
         publisher = KafkaPublisher(client, settings, clock)
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
-        delivery = ShareDelivery(client, sources, events, publisher, names, find_suspects)
         QueueTrimmer(client, groups).start()  # the client closes it
-        ControlReader(client, names.control, queues, settings.request_timeout, events.paused).start()  # the same
+        control = ControlReader(client, names.control, queues, settings.request_timeout)
+        control.start()  # the same
         snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
         partitions = topics[names.results].partitions
 
         def backlogs(done: BacklogCallback) -> None:
             client.run(measure_backlogs(client, names, queues, settings.request_timeout)).add_both(done)
 
+        def open_delivery(events: DeliveryEvents) -> JobDelivery:
+            return ShareDelivery(client, sources, events, publisher, names, find_suspects)
+
         connect_error = partial(last_connect_error, client)
-        return WorkerBackend(delivery, partitions, snapshots, connect_error, backlogs), client
+        side = WorkerBackend(open_delivery, partitions, control.watch, snapshots, connect_error, backlogs)
+        return side, client
     except BaseException:
         client.close()
         raise
