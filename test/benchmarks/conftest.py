@@ -1,31 +1,32 @@
-"""What benchmarks run against, and the report that they share.
+"""What benchmarks run against, and the reports that they share.
 
 ``broker`` is each broker in turn: the embedded one, in a process of its own, and Apache Kafka 4.3.0 with the JVM as it
-comes (the tests' flags for a fast start halve its speed later). Everything started here is ended here.
+comes (the tests' flags for a fast start halve its speed later). ``place`` is each of them beside each kind of install,
+for the task queue: workers, callers and the embedded broker are then of that install. Everything started here is ended
+here.
 """
 
 from __future__ import annotations
 
-import os
+import functools
 import pathlib
-import subprocess
-import sys
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
 
-from kafka.tasks import App
 from kafka.testing import EmbeddedBroker
-from test.benchmarks.jobs import NAME_VARIABLE, make_app, worker_command
+from test.benchmarks.installs import KINDS, Installed, NotInstalled, install
+from test.benchmarks.places import JOBS, PATIENCE_S, PREFORK, Place
+from test.benchmarks.processes import listens, running
 from test.benchmarks.report import Report
 from test.support.apache_kafka import LATEST, ApacheKafka, require_apache_kafka
+from test.support.peers import foreign_environment
+from test.support.ports import free_ports
+from test.support.waiting import until
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-STOP_S = 40.0
-CONCURRENCY = 4
+WARM_UP = 6
+"""Apache Kafka has a drain of so many times :data:`JOBS` before: its just-in-time compiler."""
 
 
 class Broker(NamedTuple):
@@ -35,9 +36,19 @@ class Broker(NamedTuple):
     bootstrap: str
 
 
+@pytest.fixture(scope="module")
+def figures() -> Iterator[Report]:
+    """A module's table, printed at its end."""
+    yield from _printed()
+
+
 @pytest.fixture(scope="session")
-def report() -> Iterator[Report]:
-    """Prints its table when all is done."""
+def queue_figures() -> Iterator[Report]:
+    """The table of the task queue, of ``test_pools.py`` and ``test_queue.py``, printed when all is done."""
+    yield from _printed()
+
+
+def _printed() -> Iterator[Report]:
     found = Report()
     yield found
     print("\n".join(found.lines()), flush=True)
@@ -49,7 +60,7 @@ def apache_kafka() -> ApacheKafka:
     return ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g"))
 
 
-@pytest.fixture(scope="session", params=["embedded", "apache"])
+@pytest.fixture(scope="module", params=["embedded", "apache"])
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Each broker in turn, one at a time."""
     if request.param == "embedded":
@@ -60,41 +71,38 @@ def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
             yield Broker(f"Apache Kafka {LATEST}", apache.bootstrap)
 
 
-@pytest.fixture
-def app(broker: Broker) -> Iterator[App]:
-    """An app that nobody has used."""
-    found = make_app(f"bench-{uuid.uuid4().hex[:8]}", broker.bootstrap)
-    yield found
-    found.close(10)
+@pytest.fixture(scope="session")
+def installs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathlib.Path]:
+    """The Python of a kind of install, made on first use, or :class:`NotInstalled`."""
+    return functools.cache(lambda kind: install(kind, tmp_path_factory.mktemp(kind)))
 
 
-@contextmanager
-def running(
-    command: Sequence[str], folder: pathlib.Path, log: pathlib.Path, environment: Mapping[str, str] | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process from its start to its sure end; what it says goes to the end of ``log``."""
-    with open(log, "ab") as said:
-        process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
-        )
+@pytest.fixture(scope="module", params=list(KINDS))
+def installed(
+    request: pytest.FixtureRequest,
+    installs: Callable[[str], pathlib.Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Installed:
+    """Each kind of install, with a folder for what callers and workers run."""
     try:
-        yield process
-        assert process.poll() is None, f"{command[0]} has ended by itself\n{log.read_text()[-2000:]}"
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        python = installs(request.param)
+    except NotInstalled as reason:
+        pytest.skip(f"{request.param}: not measured: {reason}")
+    return Installed.with_scripts(request.param, python, tmp_path_factory.mktemp("jobs"))
 
 
-StartWorker = Callable[[], AbstractContextManager[subprocess.Popen[bytes]]]
-
-
-@pytest.fixture
-def start_worker(app: App, broker: Broker, tmp_path: pathlib.Path) -> StartWorker:
-    """``with start_worker():`` one worker process with the threads pool, from its start to its end."""
-    flags = ["--pool", "threads", "--concurrency", str(CONCURRENCY)]
-    command = worker_command(sys.executable, "test.benchmarks.jobs:app", broker.bootstrap, flags)
-    return lambda: running(command, ROOT, tmp_path / "log", {**os.environ, NAME_VARIABLE: app.name})
+@pytest.fixture(scope="module", params=["embedded", "apache"])
+def place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Place]:
+    """Each broker in turn, for each kind of install: the embedded one is of that install, too."""
+    if request.param == "apache":
+        with apache_kafka() as apache:
+            place = Place(f"Apache Kafka {LATEST}, {installed.kind}", apache.bootstrap, apache.pid, installed)
+            place.drain(WARM_UP * JOBS, "stored", PREFORK.flags)
+            yield place
+        return
+    (port,) = free_ports(1)
+    command = [str(installed.python), "-m", "kafka", "broker", "--port", str(port)]
+    command += ["--data-dir", str(installed.folder / "data")]
+    with running(command, installed.folder, installed.folder / "broker.log", foreign_environment()) as process:
+        until(lambda: listens(port), "the broker answers", within_s=PATIENCE_S)
+        yield Place(f"embedded, {installed.kind}", f"127.0.0.1:{port}", process.pid, installed)

@@ -4,8 +4,10 @@
 measured, so that caller and worker are of one installation. HOW: ``stored``, and the caller sleeps until the topic of
 results is as long as there are jobs (as other task queues are measured, whose callers wait for the last job to run; the
 results are read and looked at afterwards), or ``read``, and it reads all results meanwhile. It prints one line of JSON:
-the jobs and the seconds from the worker's start to the last result, and from the first one on; CPU seconds of the
-worker with its children, and of the caller meanwhile.
+
+* of enqueueing, from the first ``delay()`` to the end of ``flush()``: jobs, seconds, CPU seconds of this process
+* of the drain: the jobs and the seconds from the worker's start to the last result, and from the first one on; CPU
+  seconds of the worker with its children, until its end, and from the first result to the last; of the caller meanwhile
 """
 
 from __future__ import annotations
@@ -18,49 +20,69 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.tasks import App, JobHandle, JobState
 
 PATIENCE_S = 120.0
-STOP_S = 40.0
 LOOK_S = 0.05
 OF_THE_WORKER = 1
 """Records that a worker writes to the topic of results before it leases: it learns the broker's time by that."""
 
-Mark = tuple[float, int]
-"""An instant, and how many jobs had ended by then."""
+
+class Mark(NamedTuple):
+    """An instant, how many jobs had ended by then, and the CPU seconds that the worker had used."""
+
+    at: float
+    jobs: int
+    cpu_s: float
 
 
-def wait_for_any(jobs: list[JobHandle[Any]], check: Callable[[], None]) -> float:
-    """When the first result had come, about. Looks at a few jobs: which are first depends on the partitions."""
-    few = jobs[:64]
-    while not any(job.status() is JobState.SUCCESS for job in few):
-        check()
-        few[0].wait(0.005)
-    return time.perf_counter()
+class Watch:
+    """A worker that drains."""
+
+    def __init__(self, worker: subprocess.Popen[bytes], began: float) -> None:
+        self._worker = worker
+        self._give_up_at = began + PATIENCE_S
+
+    def check(self) -> None:
+        """Whether there is still something to wait for."""
+        assert self._worker.poll() is None, "the worker has ended by itself"
+        assert time.perf_counter() < self._give_up_at, "the jobs do not end"
+
+    def mark(self, jobs: int) -> Mark:
+        """Now."""
+        return Mark(time.perf_counter(), jobs, tree_cpu_s(self._worker.pid))
 
 
-class ReadMeanwhile:
-    """The first result, and the last, as somebody sees them who asks for each."""
+def tree_cpu_s(root: int) -> float:
+    """CPU of a process, its descendants, and those of them that have ended; 0 where there is no /proc."""
+    if not os.path.isdir("/proc/self"):
+        return 0.0
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:  # it has ended
+            continue
+        parents[int(name)] = int(fields[1])
+        ticks[int(name)] = sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
+    total = 0
+    for pid, used in ticks.items():
+        ancestor = pid
+        while ancestor not in (root, 0):
+            ancestor = parents.get(ancestor, 0)
+        total += used if ancestor == root else 0
+    return float(total / os.sysconf("SC_CLK_TCK"))
 
-    def __init__(self, _: App, jobs: list[JobHandle[Any]], __: str) -> None:
-        self._jobs = jobs
 
-    def wait(self, check: Callable[[], None]) -> tuple[Mark, Mark]:
-        first = wait_for_any(self._jobs, check), 0
-        for job in reversed(self._jobs):
-            assert job.wait(PATIENCE_S), "a job does not end"
-        return first, (time.perf_counter(), len(self._jobs))
+class Results:
+    """The topic of results, which grows by one record for each job. Made before the worker starts."""
 
-
-class WaitUntilStored:
-    """The same by the length of the topic of results, which grows by one record for each job. Made before the worker
-    starts."""
-
-    def __init__(self, app: App, jobs: list[JobHandle[Any]], bootstrap: str) -> None:
-        self._count = len(jobs)
+    def __init__(self, app: App, bootstrap: str) -> None:
         self._consumer = KafkaConsumer(bootstrap_servers=bootstrap)
         topic = f"{app.name}.results"
         self._partitions = [
@@ -72,60 +94,76 @@ class WaitUntilStored:
     def _length(self) -> int:
         return sum(self._consumer.end_offsets(self._partitions).values())
 
-    def wait(self, check: Callable[[], None]) -> tuple[Mark, Mark]:
-        first: Mark | None = None
-        while True:
-            ended = self._length() - self._begin
-            now = time.perf_counter()
-            if ended > 0 and first is None:
-                first = now, ended
-            if first is not None and ended >= self._count:
-                assert ended == self._count, "a job has run twice"
-                self._consumer.close()
-                return first, (now, ended)
-            check()
-            time.sleep(LOOK_S)
+    def stored(self) -> int:
+        """How many jobs have a result by now."""
+        return self._length() - self._begin
 
 
-HOW: dict[str, type[ReadMeanwhile] | type[WaitUntilStored]] = {"read": ReadMeanwhile, "stored": WaitUntilStored}
+def read_meanwhile(results: Results, jobs: list[JobHandle[Any]], watch: Watch) -> tuple[Mark, Mark]:
+    """The first result, and the last, as a caller sees them who asks for each. At the first one those that are stored
+    count as read, so that what comes in a batch with it makes no rate look higher."""
+    few = jobs[:64]  # which are first depends on the partitions
+    while not any(job.status() is JobState.SUCCESS for job in few):
+        watch.check()
+        few[0].wait(0.005)
+    first = watch.mark(results.stored())
+    for job in reversed(jobs):
+        assert job.wait(PATIENCE_S), "a job does not end"
+    return first, watch.mark(len(jobs))
+
+
+def wait_until_stored(results: Results, jobs: list[JobHandle[Any]], watch: Watch) -> tuple[Mark, Mark]:
+    """The same for a caller that sleeps and looks how many are stored."""
+    first: Mark | None = None
+    while True:
+        ended = results.stored()
+        if ended > 0 and first is None:
+            first = watch.mark(ended)
+        if first is not None and ended >= len(jobs):
+            assert ended == len(jobs), "a job has run twice"
+            return first, watch.mark(ended)
+        watch.check()
+        time.sleep(LOOK_S)
+
+
+HOW: dict[str, Callable[[Results, list[JobHandle[Any]], Watch], tuple[Mark, Mark]]] = {
+    "read": read_meanwhile,
+    "stored": wait_until_stored,
+}
 
 
 def main(bootstrap: str, count: int, how: str, flags: list[str]) -> None:
     """Do it once."""
-    from bench_jobs import NAME_VARIABLE, make_app, worker_command  # type: ignore[import-not-found]
+    from bench_jobs import make_app, worker_of  # type: ignore[import-not-found]
 
     app = make_app(f"bench-{uuid.uuid4().hex[:8]}", bootstrap)
     noop = app.tasks["noop"]
-    jobs = [noop.delay(number) for number in range(count)]
+    jobs = [noop.delay(0)]  # connects, makes the topics
     app.flush(PATIENCE_S)
-    results = HOW[how](app, jobs, bootstrap)
-    command = worker_command(sys.executable, "bench_jobs:app", bootstrap, flags)
+
+    cpu, began = time.process_time(), time.perf_counter()
+    jobs += [noop.delay(number) for number in range(1, count)]
+    app.flush(PATIENCE_S)
+    enqueue_s, enqueue_cpu_s = time.perf_counter() - began, time.process_time() - cpu
+
+    results = Results(app, bootstrap)
     caller_cpu, began = time.process_time(), time.perf_counter()
-    worker = subprocess.Popen(command, env={**os.environ, NAME_VARIABLE: app.name}, stdout=sys.stderr)
-
-    def check() -> None:
-        assert worker.poll() is None, "the worker has ended by itself"
-        assert time.perf_counter() < began + PATIENCE_S, "the jobs do not end"
-
-    try:
-        first, last = results.wait(check)
+    with worker_of(app, "bench_jobs:app", bootstrap, flags) as worker:
+        first, last = HOW[how](results, jobs, Watch(worker, began))
         caller_cpu = time.process_time() - caller_cpu
         for job in reversed(jobs):
             assert job.wait(PATIENCE_S) and job.status() is JobState.SUCCESS, "a job has failed"
-    finally:
-        worker.terminate()
-        try:
-            worker.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            worker.kill()
-            worker.wait()
     app.close(10)
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = {
-        "jobs": last[1],
-        "seconds": last[0] - began,
-        "steady_jobs": last[1] - first[1],
-        "steady_s": last[0] - first[0],
+        "enqueued_jobs": count - 1,
+        "enqueue_s": enqueue_s,
+        "enqueue_cpu_s": enqueue_cpu_s,
+        "jobs": last.jobs,
+        "seconds": last.at - began,
+        "steady_jobs": last.jobs - first.jobs,
+        "steady_s": last.at - first.at,
+        "steady_cpu_s": last.cpu_s - first.cpu_s,
         "worker_cpu_s": usage.ru_utime + usage.ru_stime,
         "caller_cpu_s": caller_cpu,
     }

@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import venv
+from typing import Any, NamedTuple
+
+from test.support.peers import foreign_environment, run_to_end
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 KINDS = {"plain": "1", "compiled": "0"}
 """Name -> what KAFKA_PURE is when it is built."""
 
+SCRIPTS = {"jobs.py": "bench_jobs.py", "drain.py": "drain.py", "latency.py": "latency.py"}
+"""What an install runs for itself, and its name there."""
+
 
 class NotInstalled(Exception):
     """It cannot be had here; the text says why."""
+
+
+class Installed(NamedTuple):
+    """The project in an environment, and a folder with the jobs and their callers."""
+
+    kind: str
+    python: pathlib.Path
+    folder: pathlib.Path
+
+    @classmethod
+    def with_scripts(cls, kind: str, python: pathlib.Path, folder: pathlib.Path) -> Installed:
+        """Copies the scripts into ``folder``."""
+        for name, there in SCRIPTS.items():
+            shutil.copy(pathlib.Path(__file__).with_name(name), folder / there)
+        return cls(kind, python, folder)
+
+    def run(self, *arguments: str, timeout_s: float) -> Any:
+        """The JSON value of the last line that a script prints."""
+        environment = {**foreign_environment(), "PYTHONPATH": str(self.folder)}
+        printed = run_to_end([str(self.python), *arguments], environment, timeout_s, self.folder)
+        return json.loads(printed.splitlines()[-1])
 
 
 def install(kind: str, folder: pathlib.Path) -> pathlib.Path:

@@ -7,14 +7,18 @@ environment (:data:`NAME_VARIABLE`).
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from kafka.tasks import App
 
 NAME_VARIABLE: Final = "KAFKA_BENCH_APP"
 QUEUE: Final = "jobs"
+STOP_S: Final = 40.0
 
 
 def noop(number: int) -> None:
@@ -38,6 +42,22 @@ def worker_command(python: str, app_path: str, bootstrap: str, flags: Sequence[s
     """How a worker of the app is started, which takes the app's name from the environment."""
     command = [python, "-m", "kafka", "worker", app_path, "--queues", QUEUE, *flags]
     return [*command, "--log-level", "WARNING", "--bootstrap-server", bootstrap]
+
+
+@contextmanager
+def worker_of(app: App, app_path: str, bootstrap: str, flags: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker of this Python, from its start to its sure end; what it prints goes to stderr."""
+    command = worker_command(sys.executable, app_path, bootstrap, flags)
+    worker = subprocess.Popen(command, env={**os.environ, NAME_VARIABLE: app.name}, stdout=sys.stderr)
+    try:
+        yield worker
+    finally:
+        worker.terminate()
+        try:
+            worker.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
 
 
 app = make_app(os.environ.get(NAME_VARIABLE, "bench"))

@@ -23,7 +23,8 @@ import pytest
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.protocol.api_versions import ApiVersionsRequest
 from kafka.testing import EmbeddedBroker
-from test.benchmarks.conftest import ROOT, Broker
+from test.benchmarks.conftest import Broker
+from test.benchmarks.installs import ROOT
 from test.benchmarks.report import Measure, Report
 from test.broker.raw_client import RawClient
 from test.support.peers import run_peer
@@ -66,27 +67,27 @@ def started(directory: pathlib.Path) -> Iterator[tuple[float, int]]:
         process.communicate(timeout=30)
 
 
-def test_start(tmp_path: pathlib.Path, report: Report) -> None:
+def test_start(tmp_path: pathlib.Path, figures: Report) -> None:
     times = []
     for number in range(STARTS):
         with started(tmp_path / str(number)) as (took_ms, _):
             times.append(took_ms)
-    report.add(START, "embedded", min(times))
+    figures.add(START, "embedded", min(times))
 
 
-def test_ten_thousand_topics(tmp_path: pathlib.Path, report: Report) -> None:
+def test_ten_thousand_topics(tmp_path: pathlib.Path, figures: Report) -> None:
     with started(tmp_path) as (_, port), KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin:
         began = time.perf_counter()
         for first in range(0, TOPICS, 100):
             admin.create_topics([NewTopic(f"topic-{first + at}", 1, 1) for at in range(100)])
-        report.add(MAKE_TOPICS, "embedded", (time.perf_counter() - began) / TOPICS * 1000)
+        figures.add(MAKE_TOPICS, "embedded", (time.perf_counter() - began) / TOPICS * 1000)
     with started(tmp_path) as (took_ms, port):
-        report.add(START_WITH_TOPICS, "embedded", took_ms)
+        figures.add(START_WITH_TOPICS, "embedded", took_ms)
         with KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{port}") as admin:
             assert len(admin.list_topics()) >= TOPICS
 
 
-def test_a_thousand_idle_connections(report: Report) -> None:
+def test_a_thousand_idle_connections(figures: Report) -> None:
     with EmbeddedBroker() as broker, contextlib.ExitStack() as stack:
         for _ in range(CONNECTIONS):
             client = stack.enter_context(RawClient(broker.port))
@@ -94,7 +95,7 @@ def test_a_thousand_idle_connections(report: Report) -> None:
         time.sleep(SETTLE_S)
         before = cpu_s(broker.pid)
         time.sleep(IDLE_S)  # what is measured is a time in which nothing happens
-        report.add(IDLE, "embedded", (cpu_s(broker.pid) - before) / IDLE_S * 100)
+        figures.add(IDLE, "embedded", (cpu_s(broker.pid) - before) / IDLE_S * 100)
 
 
 def cpu_s(pid: int) -> float:
@@ -103,11 +104,11 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_confluent_kafka_in_and_out(broker: Broker, report: Report) -> None:
+def test_confluent_kafka_in_and_out(broker: Broker, figures: Report) -> None:
     for backoff_ms, out in ((1, OUT), (1000, OUT_AS_IT_COMES)):
         rates = run_peer(
             "confluent-kafka", "confluent_rates", broker.bootstrap, str(MESSAGES), "100", str(backoff_ms),
             timeout_s=300,
         )  # fmt: skip
-        report.add(IN, broker.name, rates["in"])
-        report.add(out, broker.name, rates["out"])
+        figures.add(IN, broker.name, rates["in"])
+        figures.add(out, broker.name, rates["out"])

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import pathlib
 import uuid
-from collections.abc import Iterator
 
 import pytest
 
@@ -36,14 +35,6 @@ LATENCY_GOALS = (Goal("plain", "kafka-python", 1.0), Goal("compiled", "confluent
 IDLE_PARTITIONS = 1000
 IDLE_GOAL_PERCENT = 2.0
 SHARE_GOAL = 0.5
-
-
-@pytest.fixture(scope="module")
-def figures() -> Iterator[Report]:
-    """This module's table, printed at its end."""
-    found = Report()
-    yield found
-    print("\n".join(found.lines()), flush=True)
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])

@@ -16,14 +16,14 @@ import json
 import os
 import pathlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pytest
 
 from kafka.admin import KafkaAdminClient, NewTopic
 from test.benchmarks.conftest import apache_kafka
-from test.benchmarks.installs import KINDS, NotInstalled, install
+from test.benchmarks.installs import KINDS, NotInstalled
 from test.benchmarks.report import Measure, Report
 from test.support.peers import foreign_environment, require_peer, run_to_end
 
@@ -57,14 +57,6 @@ _LIBRARIES = {"kafka-python": ("kafka", 0.125), "aiokafka": ("aiokafka", 0.25), 
 
 
 @pytest.fixture(scope="module")
-def figures() -> Iterator[Report]:
-    """This module's table, printed at its end."""
-    found = Report()
-    yield found
-    print("\n".join(found.lines()), flush=True)
-
-
-@pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
     """Apache Kafka with the JVM as it comes."""
     with apache_kafka() as apache:
@@ -72,12 +64,12 @@ def bootstrap() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def subjects(tmp_path_factory: pytest.TempPathFactory) -> list[Subject]:
+def subjects(installs: Callable[[str], pathlib.Path]) -> list[Subject]:
     """All clients. Ours is left out, with a word, in a kind that cannot be built here."""
     found = []
     for kind in KINDS:
         try:
-            python = install(kind, tmp_path_factory.mktemp(kind))
+            python = installs(kind)
         except NotInstalled as reason:
             print(f"\n{kind}: not measured: {reason}")
         else:
