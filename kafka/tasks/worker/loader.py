@@ -11,11 +11,12 @@ import importlib.util
 import os
 import sys
 
+import kafka
 from kafka.errors import KafkaError
 from kafka.tasks.app import App
 from kafka.tasks.errors import LoadError, did_you_mean
 
-_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(kafka.__file__)), "")
 """Errors are reported where an invalid setting was written, not where this package checked it."""
 
 

@@ -70,6 +70,7 @@ def test_what_leads_to_no_app_says_which_half_failed(tmp_path: Path, target: str
             "from kafka.tasks import App\nx = App('x', partitons=3)\n",
             "failed: an app has no setting 'partitons'; did you mean 'partitions'\\? .*bad_tasks.py, line 2",
         ),
+        ("import kafka\nkafka.KafkaProducer(no_such=3)\n", "failed: no_such: no such setting .*bad_tasks.py, line 2"),
         ("x = 1\n", "the module bad_tasks has no App"),
         ("from kafka.tasks import App\na = App('a')\nb = App('b')\n", "use bad_tasks:a or bad_tasks:b"),
         ("from kafka.tasks import App\napp = App('a')\nb = App('b')\n", "use bad_tasks:app or bad_tasks:b"),
