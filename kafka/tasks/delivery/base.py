@@ -25,8 +25,7 @@ DRAIN_S: Final = 2.0
 
 class SourceKind(str, Enum):
     """What a topic that jobs are leased from holds. (A text, since sources are keys that are looked up for each job:
-    the
-    hash of a plain Enum is a call of Python's.)"""
+    the hash of a plain Enum is a call of Python's.)"""
 
     MAIN = "main"
     """Jobs as they were enqueued."""

@@ -30,8 +30,6 @@ from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _OWN = frozenset({"results", "commands", "control", "schedule", "workers"})
 _SUFFIXES = frozenset({"due", "suspect", "dead", "late"})
-_LONGEST = 249
-"""Kafka's limit for a topic's name."""
 
 
 def check_name(kind: str, name: str) -> str:
@@ -162,7 +160,7 @@ def control_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
     return TopicPlan(names.control, 1, shape.replication_factor, _configs(shape, {"cleanup.policy": "compact"}))
 
 
-def group_configs(read_committed: bool = False) -> tuple[tuple[str, str], ...]:
+def group_configs() -> tuple[tuple[str, str], ...]:
     """The settings of a queue's share group, to be made and *seen* before its first heartbeat, most important first.
 
     Without ``earliest`` the jobs that were enqueued before the first worker vanish. A broker that lacks a name (4.2 the
@@ -172,7 +170,7 @@ def group_configs(read_committed: bool = False) -> tuple[tuple[str, str], ...]:
     """
     return (
         ("share.auto.offset.reset", "earliest"),
-        ("share.isolation.level", "read_committed" if read_committed else "read_uncommitted"),
+        ("share.isolation.level", "read_uncommitted"),
         ("share.partition.max.record.locks", "4000"),
         ("share.delivery.count.limit", "10"),
         ("share.assignment.interval.ms", "100"),

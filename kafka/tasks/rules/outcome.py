@@ -114,7 +114,7 @@ class ChildLost:
     def facts(self) -> Iterator[str]:
         """How it ended and what it used, as far as that is known."""
         if self.signal is not None:
-            yield f"signal {self.signal} ({_signal_name(self.signal)})"
+            yield f"signal {self.signal} ({signal_name(self.signal)})"
         if self.exit_code is not None:
             yield f"exit code {self.exit_code}"
         yield from self._memory()
@@ -135,7 +135,8 @@ def _mib(size: int | None) -> int | None:
     return None if size is None else round(size / 1_048_576)
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9."""
     try:
         return signal.Signals(number).name
     except ValueError:

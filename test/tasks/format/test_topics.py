@@ -92,7 +92,6 @@ def test_a_group_starts_at_the_earliest_record() -> None:
     configs = dict(group_configs())
     assert configs["share.auto.offset.reset"] == "earliest"
     assert configs["share.isolation.level"] == "read_uncommitted"
-    assert dict(group_configs(read_committed=True))["share.isolation.level"] == "read_committed"
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", ".a", "a.", "a..b", "ä", "x" * 101, "a\n"])

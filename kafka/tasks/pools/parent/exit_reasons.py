@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from kafka.tasks.rules.outcome import LOST_CAUSES
+from kafka.tasks.rules.outcome import LOST_CAUSES, signal_name
 
 TERM: int = signal.SIGTERM
 KILL: int = getattr(signal, "SIGKILL", signal.SIGTERM)
@@ -72,11 +72,3 @@ def child_exit(
         return ChildExit("oom", signum)
     detail = "usually caused by C code in the task" if signum in _FAULTS else ""
     return ChildExit("signal", signum, detail=detail)
-
-
-def signal_name(number: int) -> str:
-    """``SIGKILL`` for 9."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "unknown"

@@ -36,13 +36,14 @@ from kafka.tasks.pools.limits import StartedJob
 from kafka.tasks.pools.parent.child_monitor import SAMPLE_S, ChildMonitor
 from kafka.tasks.pools.parent.child_process import ChildProcess, ChildStage
 from kafka.tasks.pools.parent.deadlines import Deadline, PoolDeadlines
-from kafka.tasks.pools.parent.exit_reasons import KILL, TERM, ChildExit, KillReason, child_exit, signal_name
+from kafka.tasks.pools.parent.exit_reasons import KILL, TERM, ChildExit, KillReason, child_exit
 from kafka.tasks.pools.parent.memory import OomCounter, ProcessSample, quota, sample_process
 from kafka.tasks.pools.parent.reaper import Reaper
 from kafka.tasks.pools.parent.spawn_breaker import SpawnBreaker
 from kafka.tasks.pools.registry import VERSIONS
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.pools.settings import PoolSettings
+from kafka.tasks.rules.outcome import signal_name
 
 log = logging.getLogger(__name__)
 
