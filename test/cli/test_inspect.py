@@ -373,8 +373,8 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(monitor, "POST_S", 0.2)
-    monkeypatch.setattr(monitor, "FIRST_POST_S", 0.1)
+    monkeypatch.setattr(monitor, "PUBLISH_S", 0.2)
+    monkeypatch.setattr(monitor, "FIRST_PUBLISH_S", 0.1)
     app = App("shop", bootstrap_servers=broker.bootstrap)
     begun, advance = threading.Event(), threading.Event()
 

@@ -170,7 +170,7 @@ def test_groups_begin_at_the_first_records_without_their_setting(
     administration = Administration(client, wait, WITHIN_S)
     for _ in range(2):
         begin_groups(administration, places, lambda seconds: loop.run_until(lambda: False, seconds), loop.time)
-        assert administration.not_begun(places) == {whole: [], cut: []}
+        assert administration.partitions_without_start(places) == {whole: [], cut: []}
     client.close()
     loop.close()
     for topic, expected in ((whole, {b"0", b"1", b"2", b"3", b"4", b"5"}), (cut, {b"1", b"3", b"4", b"5"})):

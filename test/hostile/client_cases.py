@@ -380,7 +380,7 @@ def _admitted() -> Iterator[Case]:
         (delivery,) = deliveries
         member = object.__new__(_Member)
         source = delivery.sources[2 if suspect else 0]
-        member._source, member._events, member._held, member._idle_looks = source, cast(Any, worker), {}, 0
+        member._source, member._events, member._held, member._idle_checks = source, cast(Any, worker), {}, 0
         each = len(headers) + len(value or b"") + 10
         count = min(max(1, size // each), 2000)
         records = [_share_record(number, value, headers) for number in range(count)]
@@ -432,20 +432,21 @@ def _results() -> Iterator[Case]:
             yield Case("results topic", f"{name}, {kind}", limit,
                        lambda size, make=make, each=each: taken(make, size, each))  # fmt: skip
 
-    def posted(size: int) -> tuple[int, Iterable[Step]]:
-        board = object.__new__(KafkaSnapshotReader)
-        board._words, board._ahead_ms = {}, 0
-        word = b"[" * 60_000
-        records = [ConsumerRecord("w", 0, 0, n, T0, 0, b"%d" % n, word, None) for n in range(size // len(word) or 1)]
+    def published(size: int) -> tuple[int, Iterable[Step]]:
+        reader = object.__new__(KafkaSnapshotReader)
+        reader._snapshots, reader._clock_offset_ms = {}, 0
+        snapshot = b"[" * 60_000
+        count = size // len(snapshot) or 1
+        records = [ConsumerRecord("w", 0, 0, n, T0, 0, b"%d" % n, snapshot, None) for n in range(count)]
 
-        def note() -> None:
+        def add() -> None:
             for record in records:
-                board._note(record)
+                reader._add_record(record)
 
-        return len(records) * len(word), [note, board._posted]
+        return len(records) * len(snapshot), [add, reader._recent]
 
-    yield Case("workers topic", "words of 60 kB", "kafka.tasks.backends.kafka.snapshot_reader:MAX_WORKERS", posted,
-               is_on_loop=False)  # fmt: skip
+    yield Case("workers topic", "snapshots of 60 kB", "kafka.tasks.backends.kafka.snapshot_reader:MAX_WORKERS",
+               published, is_on_loop=False)  # fmt: skip
 
 
 def _silent() -> Any:

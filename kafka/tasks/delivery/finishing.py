@@ -57,7 +57,7 @@ MOVING_S: Final = 5.0
 Replace = Callable[[Ending, OutgoingRecord], Ending]
 
 
-class Unwritten:
+class UnwrittenEnding:
     """Some records of an ending could not be written, this one first: ``rest`` is what is still to be written."""
 
     __slots__ = ("error", "record", "rest")
@@ -70,7 +70,7 @@ class Unwritten:
 
 def next_ending(
     ending: Ending, answers: Sequence[Appended | BaseException], names: TopicNames, replace: Replace
-) -> Ending | Unwritten | None:
+) -> Ending | UnwrittenEnding | None:
     """What follows the answers to the records of an ending: None when all are durable, another ending when more must be
     written, or what could not be written. ``replace``: how a job ends whose result is too large.
     """
@@ -101,7 +101,7 @@ def next_ending(
     rest = Ending(
         ending.lease, ending.envelope, [*unwritten, *more], is_shortened, is_move=ending.is_move
     )
-    return rest if error is None else Unwritten(rest, unwritten[0], error)
+    return rest if error is None else UnwrittenEnding(rest, unwritten[0], error)
 
 
 def _is_late(record: OutgoingRecord, appended: Appended, names: TopicNames) -> bool:
@@ -159,7 +159,7 @@ class PublishThenAccept:
         self._events = events
         self._timers = timers
         self._on_moved = on_moved
-        self._kept: list[tuple[Ending, FinishCallback]] = []
+        self._to_retry: list[tuple[Ending, FinishCallback]] = []
         self._failures = 0
         self._moving: dict[JobLease, float] = {}  # leases that move to the suspects, and since when
         self._moved_queues: set[str] = set()
@@ -180,9 +180,9 @@ class PublishThenAccept:
         for ending in endings:
             if ending.is_move:
                 self._moving.setdefault(ending.lease, now)
-        bare = [ending.lease for ending in endings if not ending.records]
-        if bare:
-            self._end(bare, done)
+        without_records = [ending.lease for ending in endings if not ending.records]
+        if without_records:
+            self._end(without_records, done)
         rest = [ending for ending in endings if ending.records]
         if rest:
             records = [record for ending in rest for record in ending.records]
@@ -194,9 +194,9 @@ class PublishThenAccept:
             self._timer.cancel()
             self._timer = None
         self._limited_log.flush()
-        kept, self._kept = self._kept, []
+        to_retry, self._to_retry = self._to_retry, []
         by_callback: dict[FinishCallback, list[Ending]] = {}
-        for ending, done in kept:
+        for ending, done in to_retry:
             if ending.lease.lost:
                 (self._end_moved if ending.is_move else self._end)([ending.lease], done)
             else:
@@ -210,7 +210,7 @@ class PublishThenAccept:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for ending, _ in self._kept:
+        for ending, _ in self._to_retry:
             lease = ending.lease
             log.error(
                 "stopping before the records of job %s could be written: it is delivered again, unless it was "
@@ -218,7 +218,7 @@ class PublishThenAccept:
                 lease.origin,
                 lease.deliveries,
             )
-        self._kept.clear()
+        self._to_retry.clear()
 
     def _published(
         self, endings: Sequence[Ending], answers: Sequence[Appended | BaseException], done: FinishCallback
@@ -248,7 +248,7 @@ class PublishThenAccept:
                 unwritten.append(step.rest)
         if unwritten:
             self._failures += 1
-        elif not self._kept:
+        elif not self._to_retry:
             self._failures = 0
         if durable:
             self._end(durable, done)
@@ -257,18 +257,18 @@ class PublishThenAccept:
         if again:
             self.finish(again, done)
         if unwritten:
-            self._keep(unwritten, done)
+            self._retry_later(unwritten, done)
 
-    def _keep(self, endings: list[Ending], done: FinishCallback) -> None:
+    def _retry_later(self, endings: list[Ending], done: FinishCallback) -> None:
         if self._is_closed:
             done([ending.lease for ending in endings])
             return
-        self._kept += [(ending, done) for ending in endings]
+        self._to_retry += [(ending, done) for ending in endings]
         if self._timer is None:
             delay = RETRY_S[min(self._failures, len(RETRY_S)) - 1]
             self._timer = self._timers.call_later(delay, self.retry)
 
-    def _log(self, step: Unwritten) -> None:
+    def _log(self, step: UnwrittenEnding) -> None:
         lease, error = step.rest.lease, step.error
         key = (type(error), step.record.topic)
         if isinstance(error, KafkaError) and error.retriable:
@@ -279,13 +279,13 @@ class PublishThenAccept:
             self._limited_log.write(logging.ERROR, key, message, lease.origin, error, remedy(step.record, error))
 
     def _end(self, leases: list[JobLease], done: FinishCallback) -> None:
-        ours = [lease for lease in leases if not lease.lost]
-        if ours:
-            self._accept(ours, None)
+        not_lost = [lease for lease in leases if not lease.lost]
+        if not_lost:
+            self._accept(not_lost, None)
         done(leases)
 
     def _end_moved(self, leases: list[JobLease], done: FinishCallback) -> None:
-        ours = [lease for lease in leases if not lease.lost]
+        not_lost = [lease for lease in leases if not lease.lost]
 
         def answered() -> None:
             for lease in leases:
@@ -296,7 +296,7 @@ class PublishThenAccept:
                 queues, self._moved_queues = self._moved_queues, set()
                 self._on_moved(queues)
 
-        if ours:
-            self._accept(ours, answered)
+        if not_lost:
+            self._accept(not_lost, answered)
         else:
             answered()

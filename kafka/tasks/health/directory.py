@@ -16,14 +16,14 @@ from kafka.broker.embedded import is_running
 from kafka.tasks.app import App
 from kafka.tasks.backends.base import SnapshotReader
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.health.monitor import POST_S
+from kafka.tasks.health.monitor import PUBLISH_S
 from kafka.tasks.health.queue_lengths import QueueLength, queue_lengths
 from kafka.tasks.health.snapshot import WorkerSnapshot, from_json
 from kafka.tasks.settings import EMBEDDED
 
 log = logging.getLogger(__name__)
 
-SILENT_S: Final = 3 * POST_S
+SILENT_S: Final = 3 * PUBLISH_S
 """A worker without a snapshot for so long is silent."""
 
 

@@ -27,19 +27,19 @@ _STATES: Final = ("ready", "unready", "silent")
 
 
 class QueueExporter:
-    """Serves ``/metrics``, and ``/healthz`` for probes, at PORT or HOST:PORT of ``place`` until :meth:`close`.
+    """Serves ``/metrics``, and ``/healthz`` for probes, at PORT or HOST:PORT of ``address`` until :meth:`close`.
 
     ``loop``: one that its caller runs; None: one of its own, in a thread. Errors:
     :class:`kafka.tasks.health.metrics.MetricsMissing` without the extra, IllegalArgumentError and OSError as of
     :meth:`kafka.tasks.health.monitor.Monitor.listen`.
     """
 
-    def __init__(self, place: str, loop: Loop | None = None, network: Network | None = None) -> None:
+    def __init__(self, address: str, loop: Loop | None = None, network: Network | None = None) -> None:
         self._latest: AppScrape | str = "nothing was read yet"  # set by any thread; the loop's own is the next
         self._scrape = AppScrape()
         self._metrics = MetricsText(APP_FAMILIES, lambda: self._scrape)
         self._thread: threading.Thread | None = None
-        host_port = parse_address(place)
+        host_port = parse_address(address)
         self._loop = loop or make_loop()
         try:
             self._server = HealthServer(self._loop, host_port, self._answer, network)

@@ -1,6 +1,6 @@
 """As much of HTTP/1.1 as probes and scrapers need: one request a connection, no body, in bounded memory. Pure.
 
-    bytes --HttpRequestReader.feed--> Request | Refused          Answer --encode--> bytes
+    bytes --HttpRequestReader.feed--> HttpRequest | HttpRefusal          HttpResponse --encode--> bytes
 
 The connection ends after each answer (``Connection: close``), which probes and Prometheus are content with, and so
 there is nothing to keep between requests. Strict where lenience has hurt others (space before a colon, folded lines,
@@ -40,7 +40,7 @@ class HttpRequest(NamedTuple):
 
 
 class HttpRefusal(NamedTuple):
-    """No request that can be served: the status of the answer, and why."""
+    """Why a request cannot be served, with the status of the response."""
 
     status: HTTPStatus
     why: str
@@ -48,7 +48,7 @@ class HttpRefusal(NamedTuple):
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """What is said; ``more``: further headers."""
+    """A response; ``more``: further headers."""
 
     status: HTTPStatus
     body: bytes
@@ -71,15 +71,15 @@ class HttpRequestReader:
     def feed(self, data: bytes) -> HttpRequest | HttpRefusal | None:
         """Take in bytes, cut anywhere; None while the request is not whole. Not to be called after another answer."""
         buffer = self._buffer
-        looked = max(0, len(buffer) - 3)
+        searched = max(0, len(buffer) - 3)
         buffer += data
-        if looked == 0:
+        if searched == 0:
             while buffer.startswith((b"\r", b"\n")):
                 del buffer[:1]
             if buffer and not buffer[:1].isalpha():
                 # TLS, say: it would wait for our answer
                 return HttpRefusal(HTTPStatus.BAD_REQUEST, "not an HTTP request")
-        end = _END.search(buffer, looked)
+        end = _END.search(buffer, searched)
         if end is None or end.end() > HEAD_BYTES:
             if len(buffer) <= HEAD_BYTES:
                 return None
@@ -122,24 +122,24 @@ def _parse(head: bytes) -> HttpRequest | HttpRefusal:
     return HttpRequest(method.decode(), re.split(r"[?#]", path, maxsplit=1)[0] or "/", headers)
 
 
-def refusal_response(refused: HttpRefusal) -> HttpResponse:
-    """The answer to what cannot be served."""
-    return HttpResponse(refused.status, f"{refused.why}\n".encode())
+def refusal_response(refusal: HttpRefusal) -> HttpResponse:
+    """The response to a request that cannot be served."""
+    return HttpResponse(refusal.status, f"{refusal.why}\n".encode())
 
 
-def encode(answer: HttpResponse, unix_time: float, head_only: bool = False) -> bytes:
-    """The answer's bytes; ``head_only``: without the body, whose length is in the header all the same."""
+def encode(response: HttpResponse, unix_time: float, head_only: bool = False) -> bytes:
+    """The response's bytes; ``head_only``: without the body, whose length is in the header all the same."""
     lines = [
-        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}",
+        f"HTTP/1.1 {response.status.value} {response.status.phrase}",
         f"Date: {_date(unix_time)}",
-        f"Content-Type: {answer.content_type}",
-        f"Content-Length: {len(answer.body)}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
         "Cache-Control: no-store",
         "Connection: close",
-        *(f"{name}: {value}" for name, value in answer.more),
+        *(f"{name}: {value}" for name, value in response.more),
     ]
     head = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n"
-    return head if head_only else head + answer.body
+    return head if head_only else head + response.body
 
 
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

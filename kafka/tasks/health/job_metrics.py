@@ -77,7 +77,7 @@ class JobMetrics:
             source = job.lease.source
             if envelope.name != task or source.queue != queue:
                 task, queue = envelope.name, source.queue
-                metrics = self._of(queue, task)
+                metrics = self._metrics_of(queue, task)
                 endings, run, wait = metrics.endings, metrics.run, metrics.wait
             if type(outcome) is JobSucceeded:
                 endings[SUCCEEDED] += 1
@@ -104,14 +104,14 @@ class JobMetrics:
         """See :class:`kafka.tasks.worker.observer.JobObserver`."""
         ending = ending_of(outcome, decision)
         if ending is not None:
-            self._of(queue, envelope.name).endings[ending] += 1
+            self._metrics_of(queue, envelope.name).endings[ending] += 1
 
     def on_locks_lost(self, jobs: Sequence[Job], reason: str) -> None:
         """See :class:`kafka.tasks.worker.observer.JobObserver`."""
         for job in jobs:
-            self._of(job.lease.source.queue, job.envelope.name).endings[LOST] += 1
+            self._metrics_of(job.lease.source.queue, job.envelope.name).endings[LOST] += 1
 
-    def _of(self, queue: str, task: str) -> TaskMetrics:
+    def _metrics_of(self, queue: str, task: str) -> TaskMetrics:
         tasks = self._tasks.get(queue)
         if tasks is None:
             tasks = self._tasks[queue] = {}

@@ -50,7 +50,7 @@ _POOL_GAUGES: Final = frozenset({"concurrency", "busy", "children"})
 """What goes down, too, of the pool's statistics; all others count for ever."""
 
 
-_OF_THEIR_OWN: Final = frozenset({"failed", "dead"})
+_COUNTS_WITH_FAMILIES: Final = frozenset({"failed", "dead"})
 """Counts of jobs that have families of their own: what alarms look at."""
 
 
@@ -68,11 +68,11 @@ class Family(NamedTuple):
     samples: Callable[[Any], Samples]
 
 
-def _one(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[WorkerScrape], Samples]:
+def _of_worker(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[WorkerScrape], Samples]:
     return lambda scrape: [((), read(scrape.worker))]
 
 
-def _each(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[WorkerScrape], Samples]:
+def _by_name(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[WorkerScrape], Samples]:
     return lambda scrape: [((name,), count) for name, count in sorted(read(scrape.worker).items())]
 
 
@@ -110,30 +110,30 @@ def _children_rss(worker: WorkerSnapshot) -> float | None:
 
 FAMILIES: Final[tuple[Family, ...]] = (
     Family("worker", "info", "Who this worker is.", ("app", "worker", "host", "pool", "version", "queues"), _info),
-    Family("ready", "gauge", "1 when jobs that come now would be begun.", (), _one(lambda each: each.is_ready)),
+    Family("ready", "gauge", "1 when jobs that come now would be begun.", (), _of_worker(lambda each: each.is_ready)),
     Family(
         "stage", "gauge", "1 for the stage that the worker is in.", ("stage",),
         lambda scrape: [((scrape.worker.stage,), 1)],
     ),
-    Family("uptime_seconds", "gauge", "Time since the worker began.", (), _one(lambda each: each.uptime_s)),
+    Family("uptime_seconds", "gauge", "Time since the worker began.", (), _of_worker(lambda each: each.uptime_s)),
     Family(
         "broker_contact_age_seconds", "gauge", "Time since the brokers' last good answer.", (),
-        _one(lambda each: each.contact_age_s),
+        _of_worker(lambda each: each.contact_age_s),
     ),
-    Family("slots", "gauge", "Jobs that can run at once.", (), _one(lambda each: each.concurrency)),
-    Family("jobs_in_pool", "gauge", "Jobs that run, or are next in the pool.", (), _one(lambda each: each.busy)),
-    Family("jobs_held", "gauge", "Jobs leased and not settled.", (), _one(lambda each: each.held)),
+    Family("slots", "gauge", "Jobs that can run at once.", (), _of_worker(lambda each: each.concurrency)),
+    Family("jobs_in_pool", "gauge", "Jobs that run, or are next in the pool.", (), _of_worker(lambda each: each.busy)),
+    Family("jobs_held", "gauge", "Jobs leased and not settled.", (), _of_worker(lambda each: each.held)),
     Family(
         "jobs", "counter", "Jobs by what became of them here.", ("event",),
-        _each(lambda each: {name: n for name, n in each.counts.items() if name not in _OF_THEIR_OWN}),
+        _by_name(lambda each: {name: n for name, n in each.counts.items() if name not in _COUNTS_WITH_FAMILIES}),
     ),
     Family(
         "jobs_failed", "counter", "Runs that ended with an error, at a limit, or with their process.", (),
-        _one(lambda each: each.counts.get("failed")),
+        _of_worker(lambda each: each.counts.get("failed")),
     ),
     Family(
         "jobs_dead", "counter", "Jobs put into a dead topic: they have failed for good.", (),
-        _one(lambda each: each.counts.get("dead")),
+        _of_worker(lambda each: each.counts.get("dead")),
     ),
     Family(
         "queue_held_jobs", "gauge", "Jobs that this worker runs or settles, and that it holds until a time.",
@@ -161,17 +161,17 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     Family(
         "pool_events", "counter", "What the pool has counted.", ("event",),
-        _each(lambda each: {name: n for name, n in each.pool_counts.items() if name not in _POOL_GAUGES}),
+        _by_name(lambda each: {name: n for name, n in each.pool_counts.items() if name not in _POOL_GAUGES}),
     ),
-    Family("jobs_lost", "counter", "Jobs lost with their child process.", ("cause",), _each(lambda each: each.lost)),
+    Family("jobs_lost", "counter", "Jobs lost with their child process.", ("cause",), _by_name(lambda each: each.lost)),
     Family(
         "children", "gauge", "Child processes by state.", ("state",),
-        _each(lambda each: Counter(child.state for child in each.children)),
+        _by_name(lambda each: Counter(child.state for child in each.children)),
     ),
-    Family("children_rss_bytes", "gauge", "Resident memory of all children.", (), _one(_children_rss)),
+    Family("children_rss_bytes", "gauge", "Resident memory of all children.", (), _of_worker(_children_rss)),
     Family(
         "oldest_job_seconds", "gauge", "Age of the job that has run for longest; 0 when none runs.", (),
-        _one(lambda each: max((job.age_s for job in each.running), default=0.0)),
+        _of_worker(lambda each: max((job.age_s for job in each.running), default=0.0)),
     ),
 )  # fmt: skip
 

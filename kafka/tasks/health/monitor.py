@@ -1,10 +1,10 @@
-"""One worker watched from inside: its state for probes and scrapes, its snapshot posted every few seconds, and a
+"""One worker watched from inside: its state for probes and scrapes, its snapshot published every few seconds, and a
 line in the log when no broker can be reached (:mod:`kafka.tasks.health.outage`).
 
 It reads the worker, the pool and the delivery when it is asked and writes to none of them. It is made before there is a
 pool or a connection, so that probes are answered while children still import the tasks::
 
-    Monitor --listen()--> answers: "starting" --start(worker, side)--> answers what is so, posts --close()--> has left
+    Monitor --listen()--> "starting" --start(worker, side)--> answers what is so, publishes --close()--> has left
 
 On the worker's loop. A pool that runs jobs on that very loop (``inline``) answers no request while a job runs.
 """
@@ -41,9 +41,9 @@ from kafka.tasks.pools.runner import Job
 
 log = logging.getLogger(__name__)
 
-POST_S: Final = 5.0
+PUBLISH_S: Final = 5.0
 """Between snapshots."""
-FIRST_POST_S: Final = 1.0
+FIRST_PUBLISH_S: Final = 1.0
 """Until the first one: a worker that is gone by then needs no topic, and the worker's own beginnings come first."""
 LEAVE_S: Final = 1.0
 """How long a stopping worker waits for its last snapshot."""
@@ -110,18 +110,18 @@ class Monitor:
         self._limited_log = LimitedLog(log, most=1, every_s=600.0, clock=self._loop.time)
         self._outage = BrokerOutage()
         self._outage_timer: Any = None
-        self._has_posted = False
+        self._has_published = False
         self._backlogs: Sequence[QueueBacklog] = ()
         self._backlog_timer: Any = None
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    def listen(self, place: str, network: Network | None = None) -> Address:
+    def listen(self, address: str, network: Network | None = None) -> Address:
         """Answer probes and scrapes at PORT or HOST:PORT; where that is, with port 0 one that was free.
 
-        :class:`kafka.errors.IllegalArgumentError` for what is no place, OSError for one that cannot be had.
+        :class:`kafka.errors.IllegalArgumentError` for what is no address, OSError for one that cannot be had.
         """
-        host_port = parse_address(place)
+        host_port = parse_address(address)
         try:
             self._metrics = MetricsText(FAMILIES, self._scrape)
         except MetricsMissing as missing:
@@ -136,10 +136,10 @@ class Monitor:
         self._worker = worker
         self._snapshots = backend.snapshots
         if backend.snapshots is not None:
-            self._timer = self._loop.call_later(FIRST_POST_S, self._publish_snapshot, backend.snapshots)
-        self._look_for_brokers(worker, backend.connect_error)
+            self._timer = self._loop.call_later(FIRST_PUBLISH_S, self._publish_snapshot, backend.snapshots)
+        self._check_brokers(worker, backend.connect_error)
         if backend.measure_backlogs is not None and isinstance(self._metrics, MetricsText):
-            self._measure_backlogs_after(FIRST_POST_S, backend.measure_backlogs)
+            self._measure_backlogs_later(FIRST_PUBLISH_S, backend.measure_backlogs)
 
     def close(self) -> None:
         """The worker has left. May drive the loop for a moment: the last snapshot says that it has stopped."""
@@ -157,21 +157,21 @@ class Monitor:
             self._server = None
         self._worker = None
         if self._snapshots is not None:
-            if self._has_posted:
+            if self._has_published:
                 self._snapshots.publish(self.worker_id, None)
             self._snapshots.close(LEAVE_S)
             self._snapshots = None
 
     def _publish_snapshot(self, snapshots: SnapshotPublisher) -> None:
-        self._timer = self._loop.call_later(POST_S, self._publish_snapshot, snapshots)
-        self._has_posted = True
+        self._timer = self._loop.call_later(PUBLISH_S, self._publish_snapshot, snapshots)
+        self._has_published = True
         snapshots.publish(self.worker_id, to_json(self.snapshot()))
 
-    def _look_for_brokers(self, worker: MonitoredWorker, connect_error: Callable[[], str | None]) -> None:
-        self._outage_timer = self._loop.call_later(CHECK_S, self._look_for_brokers, worker, connect_error)
+    def _check_brokers(self, worker: MonitoredWorker, connect_error: Callable[[], str | None]) -> None:
+        self._outage_timer = self._loop.call_later(CHECK_S, self._check_brokers, worker, connect_error)
         self._outage.check(self._loop.time(), worker.contacts(), connect_error())
 
-    def _measure_backlogs_after(self, pause_s: float, measure: Callable[[BacklogCallback], object]) -> None:
+    def _measure_backlogs_later(self, pause_s: float, measure: Callable[[BacklogCallback], object]) -> None:
         """Ask the brokers after the pause, and again some seconds after their answer: one request at a time. Workers
         that were started together ask at different times."""
 
@@ -182,11 +182,11 @@ class Monitor:
                 self._limited_log.warning("", "the lengths of the queues are not in /metrics for now: %s", found)
                 found = []  # rather none than old ones: an autoscaler would act on them
             self._backlogs = found
-            self._measure_backlogs_after(BACKLOG_S, measure)
+            self._measure_backlogs_later(BACKLOG_S, measure)
 
         self._backlog_timer = self._loop.call_later(pause_s * random.uniform(0.8, 1.2), measure, answer)
 
-    # -- what is so ---------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     def reasons(self) -> list[str]:
         """Why the worker is not ready; empty when it is."""
@@ -199,7 +199,7 @@ class Monitor:
     def snapshot(self) -> WorkerSnapshot:
         """The worker now."""
         worker, now = self._worker, self._loop.time()
-        mine: dict[str, Any] = {
+        own_fields: dict[str, Any] = {
             "id": self.worker_id,
             "app": self._app,
             "host": self._host,
@@ -214,13 +214,13 @@ class Monitor:
             "rss_bytes": None if (seen := sample_process(os.getpid())) is None else seen.rss_bytes,
         }
         if worker is None:
-            return WorkerSnapshot(**mine)
+            return WorkerSnapshot(**own_fields)
         pool, counts = worker.pool, dict(worker.statistics())
         held = counts.pop("held", 0)
         pool_counts = {name.removeprefix(_POOL): counts.pop(name) for name in list(counts) if name.startswith(_POOL)}
         children, held_by_queue = pool.children(), worker.count_by_queue()
         return WorkerSnapshot(
-            **mine,
+            **own_fields,
             concurrency=pool.concurrency,
             busy=pool.busy,
             held=held,
@@ -239,7 +239,7 @@ class Monitor:
     def _stage(self) -> str:
         return STARTING if self._worker is None else self._worker.stage.name
 
-    # -- what is answered ---------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------------
 
     def _answer(self, request: HttpRequest) -> HttpResponse:
         serve = PATHS.get(request.path)
@@ -268,7 +268,7 @@ PATHS: Final[dict[str, Callable[[Monitor, HttpRequest], HttpResponse]]] = {
     "/readyz": Monitor._readyz,
     "/metrics": Monitor._metrics_text,
 }
-"""What is answered."""
+"""Path -> what answers it."""
 
 
 def _running(children: Sequence[ChildSnapshot], jobs: Sequence[Job], now: float) -> list[RunningJob]:

@@ -31,12 +31,12 @@ class BrokerOutage:
         self.since: float | None = None
         self._is_reported = False
         self._error = ""
-        self._looked_at: float | None = None
+        self._checked_at: float | None = None
 
     def check(self, now: float, contacts: Sequence[BrokerContact], connect_error: str | None) -> None:
         """``connect_error``: the last error when no connection stands ("": not known), None when one does."""
-        looked_at, self._looked_at = self._looked_at, now
-        if looked_at is not None and now - looked_at > LATE_CHECK_S:
+        checked_at, self._checked_at = self._checked_at, now
+        if checked_at is not None and now - checked_at > LATE_CHECK_S:
             return
         answers = [contact.at for contact in contacts if contact.at is not None]
         is_silent = bool(answers) and all(

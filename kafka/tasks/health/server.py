@@ -45,12 +45,12 @@ LINGER_BYTES: Final = 256 * 1024
 
 LOCALHOST: Final = "127.0.0.1"
 
-_PLACE = re.compile(r"(?:(\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]]+):)?(\d{1,5})")
+_ADDRESS = re.compile(r"(?:(\[[0-9A-Fa-f:.%]+\]|[^\s:\[\]]+):)?(\d{1,5})")
 
 
 def parse_address(text: str) -> tuple[str, int]:
     """``PORT`` (of this machine alone), ``HOST:PORT`` or ``[IPv6]:PORT``; :class:`IllegalArgumentError` else."""
-    match = _PLACE.fullmatch(text.strip())
+    match = _ADDRESS.fullmatch(text.strip())
     if match is None or int(match[2]) > 65_535:
         raise IllegalArgumentError(
             f"--health-port is PORT (reached from this machine alone) or HOST:PORT, such as 9100 or 0.0.0.0:9100, "
@@ -68,7 +68,7 @@ class HealthServer:
     def __init__(
         self,
         loop: Loop,
-        place: tuple[str, int],
+        address: tuple[str, int],
         answer: Callable[[HttpRequest], HttpResponse],
         network: Network | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class HealthServer:
         self._answer = answer
         self._connections: dict[_Connection, None] = {}
         self._network = network or TcpNetwork(loop)
-        host, port = place
+        host, port = address
         try:
             self._listener = self._network.listen(host, port, self._accept)
         except OSError as error:
@@ -102,7 +102,7 @@ class HealthServer:
     def _accept(self, transport: Transport) -> TransportHandler:
         while len(self._connections) >= MAX_CONNECTIONS:
             next(iter(self._connections)).abort()
-        connection = _Connection(self._loop, transport, self._serve, self._forget)
+        connection = _Connection(self._loop, transport, self._serve, self._on_connection_end)
         self._connections[connection] = None
         return connection
 
@@ -119,7 +119,7 @@ class HealthServer:
                 HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; the worker's log has the traceback\n"
             )
 
-    def _forget(self, connection: _Connection) -> None:
+    def _on_connection_end(self, connection: _Connection) -> None:
         self._connections.pop(connection, None)
 
 
@@ -131,12 +131,12 @@ class _Connection(TransportHandler):
         loop: Loop,
         transport: Transport,
         serve: Callable[[HttpRequest], HttpResponse],
-        forget: Callable[[_Connection], None],
+        on_end: Callable[[_Connection], None],
     ) -> None:
         self._loop = loop
         self._transport = transport
         self._serve = serve
-        self._forget = forget
+        self._on_end = on_end
         self._reader = HttpRequestReader()
         self._is_answered = False
         self._discarded = 0
@@ -194,13 +194,13 @@ class _Connection(TransportHandler):
 
     def _end(self) -> None:
         self._timer.cancel()
-        self._forget(self)
+        self._on_end(self)
 
 
 def _listen_error(host: str, port: int, error: OSError) -> str:
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if error.errno == errno.EADDRINUSE:
-        return f"{place} is in use by another process; choose another port: each worker on a machine needs its own"
+        return f"{address} is in use by another process; choose another port: each worker on a machine needs its own"
     if error.errno == errno.EACCES:
-        return f"no permission to listen on {place}; ports below 1024 need root on most systems"
+        return f"no permission to listen on {address}; ports below 1024 need root on most systems"
     return error.strerror or str(error)

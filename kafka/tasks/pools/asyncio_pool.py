@@ -66,10 +66,10 @@ class AsyncioPool(OffLoopPool):
     def __init__(self, run: Run, concurrency: int, wake: Wake) -> None:
         super().__init__(concurrency, wake)
         self._run_plain = run
-        self._next: deque[Job] = deque()
+        self._queue: deque[Job] = deque()
         self._is_start_scheduled = False
         self._running: dict[Job, _Run] = {}
-        self._taken = 0
+        self._slots_in_use = 0
         self._limited: dict[Job, float] = {}
         self._is_stopping = False
         self._loop = asyncio.new_event_loop()
@@ -80,8 +80,8 @@ class AsyncioPool(OffLoopPool):
         self._busy += 1
         if job.hard_s is not None:
             self._limited[job] = job.hard_s
-            self._check_within(job.hard_s)
-        self._next.append(job)
+            self._check_limits_within(job.hard_s)
+        self._queue.append(job)
         self._schedule_start()
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
@@ -92,9 +92,9 @@ class AsyncioPool(OffLoopPool):
 
     def recall(self) -> list[Job]:
         jobs: list[Job] = []
-        while self._next:
+        while self._queue:
             try:
-                jobs.append(self._next.popleft())
+                jobs.append(self._queue.popleft())
             except IndexError:  # the event loop was faster
                 break
         for job in jobs:
@@ -114,8 +114,8 @@ class AsyncioPool(OffLoopPool):
         unfinished = self.recall()
         until = time.monotonic() + grace
         while self._running and time.monotonic() < until:
-            self._some_done.clear()
-            self._some_done.wait(min(0.05, max(0.0, until - time.monotonic())))
+            self._outcome_event.clear()
+            self._outcome_event.wait(min(0.05, max(0.0, until - time.monotonic())))
         unfinished += list(self._running)
         self._wake = _no_wake  # the worker's loop may be closed by the time when a coroutine ends
         self._is_stopping = True
@@ -138,7 +138,7 @@ class AsyncioPool(OffLoopPool):
         """Have the event loop look for jobs to start."""
         if not self._is_start_scheduled:
             self._is_start_scheduled = True
-            self._loop.call_soon_threadsafe(self._start_more)
+            self._loop.call_soon_threadsafe(self._start_jobs)
 
     def _enforce_limits(self, now: float) -> list[float]:
         due: list[float] = []
@@ -180,14 +180,14 @@ class AsyncioPool(OffLoopPool):
             asyncio.set_event_loop(None)
             loop.close()
 
-    def _start_more(self) -> None:
+    def _start_jobs(self) -> None:
         self._is_start_scheduled = False
-        while self._taken < self.concurrency:
+        while self._slots_in_use < self.concurrency:
             try:
-                job = self._next.popleft()
+                job = self._queue.popleft()
             except IndexError:
                 return
-            self._taken += 1
+            self._slots_in_use += 1
             run = self._running[job] = _Run(job)
             if job.task.is_coroutine:
                 run.task = self._loop.create_task(self._work(run))
@@ -222,7 +222,7 @@ class AsyncioPool(OffLoopPool):
         self._release_slot(run)
         if self._running.pop(run.job, None) is not None:
             self._report(run.job, outcome)
-        self._start_more()
+        self._start_jobs()
 
     def _soft_limit(self, run: _Run) -> None:
         if run.job in self._running:
@@ -232,11 +232,11 @@ class AsyncioPool(OffLoopPool):
     def _abandon_run(self, run: _Run) -> None:
         self._release_slot(run)
         run.limit(TimeLimit)
-        self._start_more()
+        self._start_jobs()
 
     def _release_slot(self, run: _Run) -> None:
         if not run.slot_is_free:
             run.slot_is_free = True
             if run.timer is not None:
                 run.timer.cancel()
-            self._taken -= 1
+            self._slots_in_use -= 1

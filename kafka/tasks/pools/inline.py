@@ -20,7 +20,7 @@ class InlinePool(SimplePool):
         self.depth = 1
         self._run = run
         self._wake = wake
-        self._next: deque[Job] = deque()
+        self._queue: deque[Job] = deque()
         self._begun: Job | None = None
         self._started: list[Job] = []
         self._done = 0
@@ -31,19 +31,19 @@ class InlinePool(SimplePool):
 
     @property
     def busy(self) -> int:
-        return len(self._next) + (self._begun is not None)
+        return len(self._queue) + (self._begun is not None)
 
     def submit(self, job: Job) -> None:
-        self._next.append(job)
-        if len(self._next) == 1:
+        self._queue.append(job)
+        if len(self._queue) == 1:
             self._wake()
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
         job, self._begun = self._begun, None
         if job is None:
-            if not self._next:
+            if not self._queue:
                 return []
-            job = self._next.popleft()
+            job = self._queue.popleft()
             if job.track_started:
                 self._begun = job
                 self._started.append(job)
@@ -51,7 +51,7 @@ class InlinePool(SimplePool):
                 return []
         outcome = self._run(job)
         self._done += 1
-        if self._next:
+        if self._queue:
             self._wake()
         return [(job, outcome)]
 
@@ -60,8 +60,8 @@ class InlinePool(SimplePool):
         return started
 
     def recall(self) -> list[Job]:
-        jobs = list(self._next)
-        self._next.clear()
+        jobs = list(self._queue)
+        self._queue.clear()
         return jobs
 
     def tick(self, now: float) -> float | None:

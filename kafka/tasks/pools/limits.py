@@ -43,12 +43,12 @@ where it could not be caught. A child that has raised it ignores the others."""
 class ChildLimits:
     """The next look at one child. ``check_at`` None: none of its jobs has a limit."""
 
-    __slots__ = ("_again_at", "_soft_limit_seq", "check_at")
+    __slots__ = ("_repeat_at", "_soft_limit_seq", "check_at")
 
     def __init__(self) -> None:
         self.check_at: float | None = None
         self._soft_limit_seq = 0
-        self._again_at = 0.0
+        self._repeat_at = 0.0
 
     def add(self, job: Job, now: float) -> bool:
         """A job was handed to the child; whether the next look is earlier for it. Jobs without limits need no call."""
@@ -61,9 +61,9 @@ class ChildLimits:
     def on_soft_limit(self, seq: int, now: float) -> None:
         """The running job was asked to end, at its soft limit or for another reason: see AGAIN."""
         self._soft_limit_seq = seq
-        self._again_at = now + SOFT_REPEAT_S
-        if self.check_at is None or self.check_at > self._again_at:
-            self.check_at = self._again_at
+        self._repeat_at = now + SOFT_REPEAT_S
+        if self.check_at is None or self.check_at > self._repeat_at:
+            self.check_at = self._repeat_at
 
     def check(self, now: float, running: StartedJob | None, jobs: Iterable[Job]) -> LimitAction:
         """What is due for the running job; afterwards ``check_at`` is the next look. ``jobs``: all that the child has.
@@ -74,11 +74,11 @@ class ChildLimits:
         for job in jobs:
             if (running is None or job is not running.job) and (job.soft_s is not None or job.hard_s is not None):
                 due.append(now + least_limit(job))
-        act = LimitAction.NOTHING
+        action = LimitAction.NOTHING
         if running is not None:
-            act = self._check(now, running, due)
-        self.check_at = min(due, default=None) if act is not LimitAction.HARD else None
-        return act
+            action = self._check(now, running, due)
+        self.check_at = min(due, default=None) if action is not LimitAction.HARD else None
+        return action
 
     def _check(self, now: float, running: StartedJob, due: list[float]) -> LimitAction:
         """The running job: HARD goes before SOFT; after SOFT only AGAIN and HARD are left. Appends to ``due`` when to
@@ -89,16 +89,16 @@ class ChildLimits:
                 return LimitAction.HARD
             due.append(started_at + job.hard_s)
         if self._soft_limit_seq == seq:
-            act = LimitAction.NOTHING
-            if now >= self._again_at:
-                act = LimitAction.AGAIN
-                self._again_at = now + SOFT_REPEAT_S
-            due.append(self._again_at)
-            return act
+            action = LimitAction.NOTHING
+            if now >= self._repeat_at:
+                action = LimitAction.AGAIN
+                self._repeat_at = now + SOFT_REPEAT_S
+            due.append(self._repeat_at)
+            return action
         if job.soft_s is not None:
             if now >= started_at + job.soft_s:
                 self.on_soft_limit(seq, now)
-                due.append(self._again_at)
+                due.append(self._repeat_at)
                 return LimitAction.SOFT
             due.append(started_at + job.soft_s)
         return LimitAction.NOTHING

@@ -29,7 +29,7 @@ class OffLoopPool(SimplePool):
         self._done: deque[Finished] = deque()
         self._started: deque[Job] = deque()
         self._is_woken = False
-        self._some_done = threading.Event()
+        self._outcome_event = threading.Event()
         self._busy = 0
         self._check_at: float | None = None
         self._counts = {"done": 0, "soft_limits": 0, "hard_limits": 0}
@@ -44,10 +44,10 @@ class OffLoopPool(SimplePool):
 
     def finished(self, timeout: float = 0.0) -> list[Finished]:
         self._is_woken = False
-        self._some_done.clear()
+        self._outcome_event.clear()
         done = self._done
         if not done and timeout > 0:
-            self._some_done.wait(timeout)
+            self._outcome_event.wait(timeout)
         ended: list[Finished] = []
         while done:
             ended.append(done.popleft())
@@ -79,7 +79,7 @@ class OffLoopPool(SimplePool):
     def _wake_worker(self) -> None:
         if not self._is_woken:
             self._is_woken = True
-            self._some_done.set()
+            self._outcome_event.set()
             self._wake()
 
     # -- limits -------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class OffLoopPool(SimplePool):
         """Do what is due for the limits of the jobs; the times at which more may be."""
         raise NotImplementedError
 
-    def _check_within(self, limit: float) -> None:
+    def _check_limits_within(self, limit: float) -> None:
         """See to it that ``tick`` looks no later than this limit of a job that starts right now."""
         at = time.monotonic() + limit
         self._check_at = at if self._check_at is None else min(at, self._check_at)

@@ -56,7 +56,7 @@ class PreforkPool:
         loop: Loop | None = None,
         launcher: Launcher | None = None,
         rng: Random | None = None,
-        look: Callable[[int], ProcessSample | None] = sample_process,
+        sample: Callable[[int], ProcessSample | None] = sample_process,
         oom: OomCounter | None = None,
     ) -> None:
         settings = self.settings_for(settings)
@@ -81,14 +81,14 @@ class PreforkPool:
         self._counts = {"done": 0, "put_back": 0}
         self._reported_state = (False, False)
         self._is_per_job = settings.process_per_job
-        self._load: Callable[[ChildProcess], int] = _load_and_process if settings.process_per_job else _load
-        self._scaler = Autoscaler(*settings.autoscale) if settings.autoscale is not None else None
+        self._load_of: Callable[[ChildProcess], int] = _load_and_process if settings.process_per_job else _load_of
+        self._autoscaler = Autoscaler(*settings.autoscale) if settings.autoscale is not None else None
         if launcher is None:
             # Imported when needed: a launcher that was given does without it.
             from kafka.tasks.pools.parent.launch import make_launcher
 
             launcher = make_launcher(settings)
-        self.supervision = Supervision(launcher, settings, self, loop, self.is_strict, rng, look, oom)
+        self.supervision = Supervision(launcher, settings, self, loop, self.is_strict, rng, sample, oom)
         self._stacks = StackDumper(launcher.stacks_fd, self.supervision.deadlines)
         self.supervision.begin()
 
@@ -278,7 +278,7 @@ class PreforkPool:
         room = self.supervision.room
         given = sum(len(child.jobs) for child in available)
         level = min(self._max_per_child(len(available)), -(-(given + len(queue)) // len(available)))
-        for child in sorted(available, key=self._load):
+        for child in sorted(available, key=self._load_of):
             count = room(child, level)
             if count > 0:
                 self._send_jobs(child, queue, min(count, len(queue)))
@@ -333,13 +333,13 @@ class PreforkPool:
         any."""
         if all(child.jobs or self.supervision.room(child, 1) <= 0 for child in available):
             return False
-        behind: Callable[[ChildProcess], int] = _waiting_count
+        waiting_count: Callable[[ChildProcess], int] = _waiting_count
         if self._is_per_job and any(
-            self._load(child) == 0 and self.supervision.room(child, 1) > 0 for child in available
+            self._load_of(child) == 0 and self.supervision.room(child, 1) > 0 for child in available
         ):
-            behind = _waiting_count_with_process
-        busiest = max(available, key=behind)
-        waiting = behind(busiest)
+            waiting_count = _waiting_count_with_process
+        busiest = max(available, key=waiting_count)
+        waiting = waiting_count(busiest)
         if waiting < 1:
             return False
         back = busiest.recall_jobs(-(-waiting // 2))
@@ -365,11 +365,11 @@ class PreforkPool:
         is being killed at its hard time limit becomes a timeout; its success counts. An unknown sequence number
         damages the channel: what follows it cannot be trusted, and the child is killed."""
         jobs, done, reason = child.jobs, self._done, child.kill_reason
-        before, strange = len(done), -1
+        before, unknown_seq = len(done), -1
         for seq, outcome, ran_s, started_at in messages:
             job = jobs.pop(seq, None)
             if job is None:
-                strange = seq
+                unknown_seq = seq
                 break
             job.on_started(started_at)
             job.on_ended(ran_s)
@@ -382,8 +382,8 @@ class PreforkPool:
         if log.isEnabledFor(logging.DEBUG):
             for job, outcome in done[before:]:
                 log.debug("%s: %s", job, brief(outcome.value if isinstance(outcome, JobSucceeded) else outcome))
-        if strange >= 0:
-            self.supervision.on_channel_damaged(child, f"it reported unknown job seq {strange}")
+        if unknown_seq >= 0:
+            self.supervision.on_channel_damaged(child, f"it reported unknown job seq {unknown_seq}")
         self._wake_worker()
         self._dispatch_later()
         return count
@@ -439,11 +439,11 @@ class PreforkPool:
     def on_sample(self, now: float) -> None:
         if self._is_per_job:
             self._dispatch_later()  # the end of the process of a job is not reported
-        if self._scaler is None:
+        if self._autoscaler is None:
             return
         busy = sum(bool(child.jobs) for child in self.supervision.available)
         waiting = self._busy - len(self._done) - busy + self._backlog
-        target = self._scaler.target(now, PoolLoad(self.concurrency, busy, max(0, waiting)))
+        target = self._autoscaler.target(now, PoolLoad(self.concurrency, busy, max(0, waiting)))
         self._resize(target)
 
     def _wake_worker(self) -> None:
@@ -452,7 +452,7 @@ class PreforkPool:
             self._wake()
 
 
-def _load(child: ChildProcess) -> int:
+def _load_of(child: ChildProcess) -> int:
     return len(child.jobs)
 
 

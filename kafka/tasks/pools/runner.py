@@ -214,9 +214,9 @@ class _ForkCheckedAwaitable(_AwaitableWrapper):
     def throw(self, *error: Any) -> Any:
         return self._check_fork(self._steps.throw(*error))
 
-    def _check_fork(self, for_what: Any) -> Any:
+    def _check_fork(self, awaited: Any) -> Any:
         self._window.function_ended(_NO_LOOP)
-        return for_what
+        return awaited
 
 
 def run(
@@ -376,14 +376,14 @@ def call_handlers(job: Job, outcome: Outcome, error: BaseException | None) -> No
 def _run_coroutine(coroutine: CoroutineType[Any, Any, Any], window: SignalWindow) -> Any:
     import asyncio  # some 3 MB and 30 ms that most workers do not need
 
-    limited = _LoopCoroutine(coroutine)
-    window.waiting = limited
+    interruptible = _LoopCoroutine(coroutine)
+    window.waiting = interruptible
     try:
-        return asyncio.run(limited.run())
+        return asyncio.run(interruptible.run())
     except RuntimeError:
-        if limited.late is None:
+        if interruptible.late is None:
             raise
-        raise limited.late from None
+        raise interruptible.late from None
     finally:
         window.waiting = None
 

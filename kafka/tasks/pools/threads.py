@@ -102,7 +102,7 @@ class ThreadPool(OffLoopPool):
         if job.soft_s is not None or job.hard_s is not None:
             least = least_limit(job)
             self._least_limit_s = least if self._least_limit_s is None else min(least, self._least_limit_s)
-            self._check_within(least)
+            self._check_limits_within(least)
         self._queue.put(job)
 
     def recall(self) -> list[Job]:

@@ -27,7 +27,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 @pytest.fixture
 def app(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """An app with the queues mail and default, whose topics exist; its workers look for pauses at once."""
-    monkeypatch.setattr(control, "LOOK_S", 0.02)
+    monkeypatch.setattr(control, "CHECK_S", 0.02)
     made = App(f"shop{next(numbers)}", bootstrap_servers=broker.bootstrap, partitions=1)
 
     @made.task(name="send", queue="mail")

@@ -286,7 +286,7 @@ class Places:
         self._unlisted = unlisted
         self._silent = silent
 
-    def not_begun(
+    def partitions_without_start(
         self, groups: Mapping[str, Sequence[TopicPartition]]
     ) -> dict[str, list[TopicPartition] | KafkaError]:
         self.listed.append(list(groups))
@@ -298,7 +298,7 @@ class Places:
             found[group] = [place for place in places if place in self._missing and place not in begun]
         return {**found, **{group: error for group, error in self._unlisted.items() if group in groups}}
 
-    def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def set_start_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.attempts += 1
         if self._errors:
             if self._lost:
@@ -395,9 +395,9 @@ def test_a_place_is_written_by_one_request_though_its_answer_is_lost(broker: Emb
     with pytest.raises(InvalidReplicationFactorError, match=f"creating topic {group}-r: "):
         administration.create([TopicPlan(f"{group}-r", 1, replication_factor=3)])
     with getattr(broker.faults, fault)("AlterShareGroupOffsets", when="after") as lost, pytest.raises(KafkaError):
-        administration.begin_group(group, {place: 0})
+        administration.set_start_offsets(group, {place: 0})
     assert lost.hits == 1
-    assert administration.not_begun({group: [place]}) == {group: []}
+    assert administration.partitions_without_start({group: [place]}) == {group: []}
     client.close()
     loop.close()
 

@@ -76,7 +76,7 @@ def names(directory: Directory) -> list[str]:
     return [seen.worker.id for seen in directory.workers()]
 
 
-def test_workers_on_any_machine_are_found_by_what_they_posted(app: App) -> None:
+def test_workers_on_any_machine_are_found_by_their_snapshots(app: App) -> None:
     with a_worker(app) as one, a_worker(app) as other:
         one.say_and_wait("a", host="web", stage="WORKING")
         other.say_and_wait("b", host="db")
@@ -105,14 +105,14 @@ def test_the_last_word_of_a_worker_arrives_before_it_lets_go(app: App) -> None:
         worker.snapshots.publish("a", None)
     with Directory(app) as directory:
         assert names(directory) == []
-        assert len(directory._reader._words) == 0  # type: ignore[attr-defined]
+        assert len(directory._reader._snapshots) == 0  # type: ignore[attr-defined]
     with a_worker(app) as worker:
         worker.say("a")
     with Directory(app) as directory:
         assert names(directory) == ["a"]
 
 
-def test_what_is_posted_while_a_word_is_under_way_replaces_what_waits(app: App) -> None:
+def test_a_snapshot_published_while_one_is_being_sent_replaces_the_waiting_one(app: App) -> None:
     with a_worker(app) as worker:
         worker.say_and_wait("a", host="first")
         for n in range(100):
@@ -264,7 +264,7 @@ def test_other_peoples_records_in_the_topic_hurt_nobody(app: App, broker: Embedd
         assert names(directory) == ["a", "b"]
 
 
-def test_of_words_without_end_the_latest_are_kept_and_large_ones_never(
+def test_of_endless_snapshots_the_latest_are_kept_and_large_ones_never(
     app: App, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_reader, "MAX_WORKERS", 3)

@@ -22,7 +22,7 @@ from kafka.errors import (
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks.delivery.base import Appended, Ending, JobLease, JobSource, OutgoingRecord, SourceKind
-from kafka.tasks.delivery.finishing import MOVING_S, RETRY_S, PublishThenAccept, Unwritten, next_ending, remedy
+from kafka.tasks.delivery.finishing import MOVING_S, RETRY_S, PublishThenAccept, UnwrittenEnding, next_ending, remedy
 from kafka.tasks.delivery.records import StateRecords, result_too_large
 from kafka.tasks.format.envelope import Envelope, dead_letter_of
 from kafka.tasks.format.job_id import time_of
@@ -512,7 +512,7 @@ def test_what_follows_the_answers_is_a_pure_step(bench: Bench) -> None:
     began_ms = time_of(ending.envelope.id)
     in_time, late = Appended(began_ms + 60_000, 5), Appended(began_ms + 60_001, 5)
 
-    def step(*answers: Appended | BaseException) -> Ending | Unwritten | None:
+    def step(*answers: Appended | BaseException) -> Ending | UnwrittenEnding | None:
         return next_ending(ending, answers, NAMES, no_replacement)
 
     assert step(in_time, in_time) is None
@@ -521,13 +521,13 @@ def test_what_follows_the_answers_is_a_pure_step(bench: Bench) -> None:
     assert isinstance(after, Ending)
     assert (after.lease, after.records) == (ending.lease, [state._replace(topic=LATE)])
     after = step(FORBIDDEN, TIMEOUT)
-    assert isinstance(after, Unwritten)
+    assert isinstance(after, UnwrittenEnding)
     assert (after.rest.records, after.record, after.error) == ([job, state], job, FORBIDDEN)
     after = step(TIMEOUT, late)
-    assert isinstance(after, Unwritten)
+    assert isinstance(after, UnwrittenEnding)
     assert (after.rest.records, after.error) == ([job, state._replace(topic=LATE)], TIMEOUT)
     after = step(TOO_LARGE, TOO_LARGE)
-    assert isinstance(after, Unwritten)
+    assert isinstance(after, UnwrittenEnding)
     assert (after.rest.is_shortened, after.record, after.error) == (True, job, TOO_LARGE)
     assert [record.topic for record in after.rest.records] == [DUE, RESULTS]
     assert len(after.rest.records[1].value or b"") < len(state.value or b"")
@@ -541,7 +541,7 @@ def test_there_is_an_answer_to_each_record(bench: Bench) -> None:
 def test_what_is_written_of_a_move_again_is_a_move(bench: Bench) -> None:
     ending = bench.ending(SuspectedCrash())
     after = next_ending(ending, [TIMEOUT], NAMES, no_replacement)
-    assert isinstance(after, Unwritten)
+    assert isinstance(after, UnwrittenEnding)
     assert (after.rest.is_move, after.rest.lease, after.rest.envelope) == (True, ending.lease, ending.envelope)
 
 

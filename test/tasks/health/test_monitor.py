@@ -20,7 +20,7 @@ from kafka.net.transport import ConnectFailed
 from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, WorkerBackend
 from kafka.tasks.delivery.base import BrokerContact, JobSource
 from kafka.tasks.health.job_metrics import JobMetrics
-from kafka.tasks.health.monitor import BACKLOG_S, FIRST_POST_S, LEAVE_S, PATHS, POST_S, Monitor
+from kafka.tasks.health.monitor import BACKLOG_S, FIRST_PUBLISH_S, LEAVE_S, PATHS, PUBLISH_S, Monitor
 from kafka.tasks.health.snapshot import QueueJobs, RunningJob, from_json
 from kafka.tasks.pools.base import ChildSnapshot, Pool
 from kafka.tasks.pools.runner import Job
@@ -301,7 +301,7 @@ def test_the_brokers_backlog_is_asked_for_every_few_seconds_one_question_at_a_ti
     pytest.importorskip("prometheus_client", reason="needs the extra metrics")
     world.listen().start()
     assert "kafka_tasks_queue_unfinished_jobs{" not in world.get("/metrics")[2]
-    world.pass_time(FIRST_POST_S * 1.2)
+    world.pass_time(FIRST_PUBLISH_S * 1.2)
     assert len(world.measuring) == 1
     world.pass_time(10 * BACKLOG_S)
     assert len(world.measuring) == 1, "the answer has not come"
@@ -320,7 +320,7 @@ def test_a_backlog_that_cannot_be_read_is_left_out_and_logged_once(
 ) -> None:
     pytest.importorskip("prometheus_client", reason="needs the extra metrics")
     world.listen().start()
-    world.pass_time(FIRST_POST_S * 1.2)
+    world.pass_time(FIRST_PUBLISH_S * 1.2)
     world.measuring.pop()([QueueBacklog("mail", 4000, 2)])
     with caplog.at_level(logging.WARNING, "kafka.tasks.health"):
         for _ in range(3):
@@ -340,7 +340,7 @@ def test_the_brokers_are_not_asked_without_metrics_or_after_the_worker_has_left(
     world.pass_time(5 * BACKLOG_S)
     assert not world.measuring
     other = World().listen().start()
-    other.pass_time(FIRST_POST_S * 1.2)
+    other.pass_time(FIRST_PUBLISH_S * 1.2)
     other.monitor.close()
     other.measuring.pop()([])
     other.pass_time(5 * BACKLOG_S)
@@ -403,9 +403,9 @@ def test_where_there_are_no_children_the_jobs_that_have_begun_are_the_running_on
 def test_snapshots_are_posted_soon_and_then_every_few_seconds(world: World) -> None:
     world.start()
     assert not world.snapshots.posted
-    world.pass_time(FIRST_POST_S)
+    world.pass_time(FIRST_PUBLISH_S)
     assert len(world.snapshots.posted) == 1
-    world.pass_time(3 * POST_S)
+    world.pass_time(3 * PUBLISH_S)
     assert len(world.snapshots.posted) == 4
     worker_id, text = world.snapshots.posted[-1]
     assert text is not None
@@ -416,11 +416,11 @@ def test_snapshots_are_posted_soon_and_then_every_few_seconds(world: World) -> N
 
 def test_a_worker_that_leaves_says_so(world: World) -> None:
     world.start()
-    world.pass_time(FIRST_POST_S)
+    world.pass_time(FIRST_PUBLISH_S)
     world.monitor.close()
     assert world.snapshots.posted[-1] == (world.monitor.worker_id, None)
     assert world.snapshots.closed == [LEAVE_S]
-    world.pass_time(3 * POST_S)
+    world.pass_time(3 * PUBLISH_S)
     assert len(world.snapshots.posted) == 2
     world.monitor.close()
     assert world.snapshots.closed == [LEAVE_S]

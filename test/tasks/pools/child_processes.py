@@ -129,7 +129,7 @@ class ChildProcesses:
         return self._seq
 
     def messages(self, child: ChildHandle, count: int = 1) -> list[ChildMessage]:
-        """The next news, without those of progress, which are collected; fewer when the stream ends."""
+        """The next messages, without those of progress, which are collected; fewer when the stream ends."""
         found: list[ChildMessage] = []
 
         def read() -> None:
@@ -140,7 +140,7 @@ class ChildProcesses:
                 else:
                     found.append(messages)
 
-        until(lambda: len(found) >= count or child.messages_eof, "news", meanwhile=read, shown=lambda: found)
+        until(lambda: len(found) >= count or child.messages_eof, "messages", meanwhile=read, shown=lambda: found)
         return found
 
     def run(self, child: ChildHandle, task: Task[..., Any], *args: Any) -> Outcome:
@@ -158,7 +158,7 @@ class ChildProcesses:
         return seq
 
     def end_of(self, child: ChildHandle) -> tuple[ExitStatus, list[ChildMessage]]:
-        """Wait for the child's end; how it was, and the news until then."""
+        """Wait for the child's end; how it was, and the messages until then."""
         found: ExitStatus = until(child.exited)
         messages: list[ChildMessage] = []
         while not child.messages_eof:

@@ -203,5 +203,5 @@ class FakeLauncher:
     def alive(self) -> list[FakeChild]:
         return [child for child in self.children if child.is_alive]
 
-    def vitals(self, pid: int) -> ProcessSample | None:
+    def sample_process(self, pid: int) -> ProcessSample | None:
         return ProcessSample("T" if pid in self.stopped else "S", self.rss.get(pid, 10 << 20))

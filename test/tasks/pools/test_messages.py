@@ -1,4 +1,4 @@
-"""Tests of ``kafka.tasks.pools.ipc.messages``: jobs and news are the same on the other side."""
+"""Tests of ``kafka.tasks.pools.ipc.messages``: jobs and messages are the same on the other side."""
 
 from __future__ import annotations
 

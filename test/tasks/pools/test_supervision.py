@@ -65,7 +65,7 @@ class Bench:
         self.task = work
         self.pool = kind(
             PoolSettings(concurrency, **settings), self._wake, self.loop, self.launcher, Random(1),
-            self.launcher.vitals, oom or OomCounter(),
+            self.launcher.sample_process, oom or OomCounter(),
         )  # fmt: skip
         self.turn()
 
@@ -906,7 +906,7 @@ def test_a_child_that_is_up_is_not_taken_for_slow_by_a_worker_that_is_late() -> 
     bench = Bench(1, plan=lambda child: None, start_limit=10.0)
     (child,) = bench.children
     child.up()
-    pass_time(bench.loop, bench.clock, 60.0, 60.0)  # the timers run, and nobody has read the news
+    pass_time(bench.loop, bench.clock, 60.0, 60.0)  # the timers run, and nobody has read the messages
     bench.turn()
     assert child.is_alive
     assert bench.pool.ready

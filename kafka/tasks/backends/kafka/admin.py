@@ -74,18 +74,18 @@ class Administration:
         created = self._wait(
             admin.dialogues.create_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s, raise_errors=False)
         )
-        of_others: set[str] = set()
+        created_elsewhere: set[str] = set()
         for topic in created["topics"]:
             error = for_code(topic["error_code"])
             if error is TopicAlreadyExistsError:
-                of_others.add(topic["name"])
+                created_elsewhere.add(topic["name"])
             elif error is not NoError:
                 raise error(f"creating topic {topic['name']}: {topic.get('error_message') or error.__name__}")
             else:
                 log.info("created topic %s", topic["name"])
         # The broker that we ask may not know those of others yet.
         self._wait(admin.dialogues.wait_for_topics([plan.name for plan in plans], timeout_s=self._timeout_s))
-        return of_others
+        return created_elsewhere
 
     def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
         """The effective settings of share groups."""
@@ -108,10 +108,10 @@ class Administration:
                 raise error
         return refused
 
-    def not_begun(
+    def partitions_without_start(
         self, groups: Mapping[str, Sequence[TopicPartition]]
     ) -> Mapping[str, list[TopicPartition] | KafkaError]:
-        """The partitions in which these share groups have no place yet, or a group's error."""
+        """The partitions in which these share groups have no start offset yet, or a group's error."""
         results = self._wait(
             admin.dialogues.share_group_offsets(groups, backoff=self._backoff, timeout_s=self._timeout_s)
         )
@@ -122,8 +122,8 @@ class Administration:
             for group, offsets in results.items()
         }
 
-    def begin_group(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Give a share group without members its place in partitions, by one request; raises the first error."""
+    def set_start_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set the start offsets of a share group without members, by one request; raises the first error."""
         answers = self._wait(
             admin.dialogues.alter_share_group_offsets(
                 group, offsets, backoff=self._backoff, timeout_s=self._timeout_s, attempts=1

@@ -39,15 +39,15 @@ from kafka.tasks.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LOOK_S: Final = 3.0
-"""Interval of a worker's looks: one small request each."""
+CHECK_S: Final = 3.0
+"""Interval of a worker's checks: one small request each."""
 POLL_S: Final = 0.05
 """Interval of polls while the topic is read."""
 READ_S: Final = 10.0
-"""Time limit of a look and of a reading; also the most that a worker's start waits for the first ones."""
+"""Time limit of a check and of a reading; also the most that a worker's start waits for the first ones."""
 
 _MISSING: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
-_CONSUMER: Final[dict[str, Any]] = {
+_CONSUMER_CONFIGS: Final[dict[str, Any]] = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
     "metrics_enabled": False,
@@ -79,17 +79,17 @@ class ControlReader:
         self._read_to = 0
         self._paused: frozenset[str] = frozenset()
         self._consumer: KafkaConsumer | None = None
-        self._found: dict[str, bool] = {}
+        self._paused_by_queue: dict[str, bool] = {}
         self._give_up_at = 0.0
-        self._looks = 0
+        self._check_count = 0
         self._timer: Any = None
         self._is_closed = False
 
     def start(self) -> None:
-        """Look for the first time, driving the loop until that is done; later looks follow by themselves."""
+        """Check for the first time, driving the loop until that is done; later checks follow by themselves."""
         self._client.add_resident(self)
-        self._look()
-        self._loop.run_until(lambda: self._looks > 0, self._timeout_s)
+        self._check()
+        self._loop.run_until(lambda: self._check_count > 0, self._timeout_s)
 
     def watch(self, on_paused: PauseCallback) -> None:
         """Call ``on_paused`` with those that are paused whenever they are others, and at once when there are some."""
@@ -102,16 +102,16 @@ class ControlReader:
         return Future[None]().success(None)
 
     def close(self) -> None:
-        """Look no more."""
+        """Check no more."""
         self._is_closed = True
         self._client.remove_resident(self)
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        self._client.run(self._end()).add_callback(self._looked).add_errback(self._failed)
+    def _check(self) -> None:
+        self._client.run(self._find_end()).add_callback(self._on_end_offset).add_errback(self._failed)
 
-    def _end(self) -> Generator[Any, Any, int]:
+    def _find_end(self) -> Generator[Any, Any, int]:
         """A dialogue: the offset behind the topic's last record; 0 when there is no topic."""
         limits: dict[str, Any] = {"backoff": self._client.retry_backoff, "timeout_s": self._timeout_s}
         if not self._exists:
@@ -124,21 +124,21 @@ class ControlReader:
         offsets = yield from admin.dialogues.list_partition_offsets({self._place: OffsetSpec.LATEST}, **limits)
         return offsets[self._place].offset
 
-    def _looked(self, end: int) -> None:
+    def _on_end_offset(self, end: int) -> None:
         if end == self._read_to or self._is_closed:
-            self._wait()
+            self._check_later()
             return
         self._read_to = end
-        self._found = {}
+        self._paused_by_queue = {}
         if end == 0:
             self._apply()
             return
         self._give_up_at = self._loop.time() + self._timeout_s
-        self._consumer = KafkaConsumer(client=self._client, **_CONSUMER)
+        self._consumer = KafkaConsumer(client=self._client, **_CONSUMER_CONFIGS)
         self._consumer.assign([self._place])
-        self._read()
+        self._read_records()
 
-    def _read(self) -> None:
+    def _read_records(self) -> None:
         """Take what there is; to the end it is a few records, as the topic is compacted."""
         consumer = self._consumer
         if consumer is None or self._is_closed:
@@ -147,11 +147,11 @@ class ControlReader:
             for record in consumer.poll(0).get(self._place, ()):
                 control = decode_control(record.key, record.value)
                 if control is not None:
-                    self._found[control.queue] = control.is_paused
+                    self._paused_by_queue[control.queue] = control.is_paused
             if _position(consumer, self._place) < self._read_to:
                 if self._loop.time() > self._give_up_at:
                     raise KafkaTimeoutError(f"could not read topic {self._place.topic} within {self._timeout_s:g} s")
-                self._timer = self._loop.call_later(POLL_S, self._read)
+                self._timer = self._loop.call_later(POLL_S, self._read_records)
                 return
         except KafkaError as error:
             self._read_to = 0
@@ -160,7 +160,7 @@ class ControlReader:
         self._apply()
 
     def _apply(self) -> None:
-        paused = frozenset(queue for queue in self._queues if self._found.get(queue))
+        paused = frozenset(queue for queue in self._queues if self._paused_by_queue.get(queue))
         for queue in sorted(paused - self._paused):
             log.warning("queue %s is paused; leasing none of its jobs until it is resumed", queue)
         for queue in sorted(self._paused - paused):
@@ -169,10 +169,10 @@ class ControlReader:
             self._paused = paused
             if self._on_paused is not None:
                 self._on_paused(paused)
-        self._wait()
+        self._check_later()
 
     def _failed(self, error: BaseException) -> None:
-        """Look again later, but not where the broker says no; an outage is logged elsewhere."""
+        """Check again later, but not where the broker says no; an outage is logged elsewhere."""
         self._exists = False  # the topic may have been deleted
         if self._is_closed:
             return
@@ -183,15 +183,15 @@ class ControlReader:
             "; leasing from those that are not known to be" if is_final else "",
             error.args[0] if error.args else type(error).__name__,
         )
-        self._wait(again=not is_final)
+        self._check_later(again=not is_final)
 
-    def _wait(self, again: bool = True) -> None:
+    def _check_later(self, again: bool = True) -> None:
         if self._consumer is not None:
             self._consumer.close_async()
             self._consumer = None
-        self._looks += 1
+        self._check_count += 1
         if again and not self._is_closed:
-            self._timer = self._loop.call_later(LOOK_S, self._look)
+            self._timer = self._loop.call_later(CHECK_S, self._check)
 
 
 def _position(consumer: KafkaConsumer, place: TopicPartition) -> int:
@@ -218,7 +218,7 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
             elif not is_paused:
                 return False
             else:
-                _create(administration, names, shape)
+                _create_topic(administration, names, shape)
         configs = producer_configs(settings, linger_s=0, batch_bytes=16_384, batch_records=0)
         producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
         with closing(producer):
@@ -229,7 +229,7 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
         io.close()
 
 
-def _create(administration: KafkaAdminClient, names: TopicNames, shape: TopicDefaults) -> None:
+def _create_topic(administration: KafkaAdminClient, names: TopicNames, shape: TopicDefaults) -> None:
     plan = control_plan(names, shape)
     topic = NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
     try:
@@ -240,7 +240,7 @@ def _create(administration: KafkaAdminClient, names: TopicNames, shape: TopicDef
 
 def _is_paused(io: Any, place: TopicPartition, queue: str, timeout_s: float) -> bool:
     client = io.client
-    consumer: KafkaConsumer = io.call(lambda: KafkaConsumer(client=client, **_CONSUMER))
+    consumer: KafkaConsumer = io.call(lambda: KafkaConsumer(client=client, **_CONSUMER_CONFIGS))
     with closing(consumer):
         consumer.assign([place])
         end = consumer.end_offsets([place])[place]

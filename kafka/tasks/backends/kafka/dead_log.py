@@ -41,8 +41,8 @@ class KafkaDeadLog:
             self._consumer: KafkaConsumer = self._io.call(
                 lambda: KafkaConsumer(client=client, auto_offset_reset="earliest", enable_auto_commit=False)
             )
-            numbers = self._consumer.partitions_for_topic(topic)
-            if not numbers:
+            partition_numbers = self._consumer.partitions_for_topic(topic)
+            if not partition_numbers:
                 queues = [name.removesuffix(SUFFIX) for name in self._consumer.topics() if name.endswith(SUFFIX)]
                 queue = topic.removesuffix(SUFFIX)
                 hint = did_you_mean(queue, queues)
@@ -50,7 +50,7 @@ class KafkaDeadLog:
         except BaseException:
             self._io.close()
             raise
-        self._partitions = [TopicPartition(topic, number) for number in sorted(numbers)]
+        self._partitions = [TopicPartition(topic, number) for number in sorted(partition_numbers)]
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """See :class:`kafka.tasks.backends.base.DeadLog`."""
@@ -73,7 +73,7 @@ class KafkaDeadLog:
         waiting: dict[TopicPartition, deque[ConsumerRecord]] = {partition: deque() for partition in ends}
         while waiting:
             for partition in [each for each, records in waiting.items() if not records]:
-                if not self._fill(partition, waiting, ends):
+                if not self._poll_until_buffered(partition, waiting, ends):
                     del waiting[partition]
             if waiting:
                 oldest = min(waiting.values(), key=lambda records: records[0].timestamp).popleft()
@@ -81,7 +81,7 @@ class KafkaDeadLog:
                     oldest.partition, oldest.offset, oldest.timestamp, oldest.key, oldest.value, oldest.headers
                 )
 
-    def _fill(
+    def _poll_until_buffered(
         self,
         wanted: TopicPartition,
         waiting: Mapping[TopicPartition, deque[ConsumerRecord]],

@@ -51,7 +51,7 @@ class KafkaPublisher:
             except KafkaError as error:
                 sent.append(error)
 
-        def answer() -> None:
+        def on_all_done() -> None:
             answers: list[Appended | BaseException] = []
             appended_ms = -1
             for each in sent:
@@ -65,7 +65,7 @@ class KafkaPublisher:
                 self._clock.observe(sent_ms, self._clock.local_ms(), appended_ms)
             done(answers)
 
-        when_all_done([each for each in sent if isinstance(each, FutureRecordMetadata)], answer)
+        when_all_done([each for each in sent if isinstance(each, FutureRecordMetadata)], on_all_done)
 
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.base.Publisher`."""

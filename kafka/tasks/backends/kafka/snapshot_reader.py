@@ -3,7 +3,7 @@
 Where the last minute begins is asked of the broker by time, counted back from the newest record: that is the broker's
 clock (LogAppendTime), and ours may differ. The age of a snapshot needs a clock, too: ours, put right by what is learnt
 on the way. A snapshot that comes while we wait is new, whatever our clock says; one from the future shows how far
-behind ours is; and when everything looks old, one that lives has to say something within :data:`FIRST_SNAPSHOT_WAIT_S`.
+behind ours is; and when everything looks old, a live worker publishes one within :data:`FIRST_SNAPSHOT_WAIT_S`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POLL_S: Final = 0.1
 MAX_WORKERS: Final = 1000
 MAX_ID_BYTES: Final = 200
 MAX_SNAPSHOT_BYTES: Final = 65_536
-"""Of a worker's snapshot, which has half of that at most, and its id; of so many workers the latest words are kept."""
+"""Limits of what is kept: workers, bytes of an id and of a snapshot; a worker keeps its own below half of that."""
 
 
 class KafkaSnapshotReader:
@@ -42,10 +42,10 @@ class KafkaSnapshotReader:
         self._names = names
         self._place = TopicPartition(names.workers, 0)
         self._timeout_s = settings.request_timeout
-        self._words: dict[str, tuple[int, bytes]] = {}
-        self._ahead_ms = 0
+        self._snapshots: dict[str, tuple[int, bytes]] = {}
+        self._clock_offset_ms = 0
         """By how much the broker's clock is ahead of ours, as far as is known."""
-        self._is_placed = self._has_looked = False
+        self._is_positioned = self._has_read = False
         self._first_offset = 0
         self._io = connect_in_thread(settings, "inspect")
         try:
@@ -60,17 +60,17 @@ class KafkaSnapshotReader:
     def read(self, wait_s: float = 0.0) -> list[PublishedSnapshot]:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
         until = time.monotonic() + wait_s
-        if not self._is_placed and not self._find_place():
-            while time.monotonic() < until and not self._find_place():
+        if not self._is_positioned and not self._seek_to_last_minute():
+            while time.monotonic() < until and not self._seek_to_last_minute():
                 time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
-        if self._is_placed:
-            self._take(until)
-            if not self._has_looked:
-                self._has_looked = True
-                patient_until = time.monotonic() + FIRST_SNAPSHOT_WAIT_S
-                while self._is_all_old() and time.monotonic() < patient_until:
+        if self._is_positioned:
+            self._poll_until_time(until)
+            if not self._has_read:
+                self._has_read = True
+                first_snapshot_by = time.monotonic() + FIRST_SNAPSHOT_WAIT_S
+                while self._are_all_old() and time.monotonic() < first_snapshot_by:
                     self._poll(POLL_S, is_new=True)
-        return self._posted()
+        return self._recent()
 
     def backlogs(self, queues: Sequence[str]) -> list[QueueBacklog]:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
@@ -90,28 +90,28 @@ class KafkaSnapshotReader:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def _find_place(self) -> bool:
+    def _seek_to_last_minute(self) -> bool:
         """Go to the beginning of the last minute and read what is there; False while there is no topic."""
         consumer, place = self._consumer, self._place
         if place.partition not in (consumer.partitions_for_topic(place.topic) or ()):
             return False
         consumer.assign([place])
-        begin, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
-        start = begin
-        if end > begin:
+        log_start, end = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
+        start = log_start
+        if end > log_start:
             consumer.seek(place, end - 1)
             newest = deque(self._poll_until(end), maxlen=1)
             if newest:
                 minute_ago = max(0, newest[-1].timestamp - int(KEPT_S * 1000))
                 first = consumer.offsets_for_times({place: minute_ago})[place]
-                start = begin if first is None else first.offset
+                start = log_start if first is None else first.offset
         self._first_offset = start
         consumer.seek(place, start)
         for record in self._poll_until(end):
-            self._note(record)
-        newest_ms = max((at for at, _ in self._words.values()), default=0)
-        self._ahead_ms = max(0, newest_ms - _now_ms())
-        self._is_placed = True
+            self._add_record(record)
+        newest_ms = max((at for at, _ in self._snapshots.values()), default=0)
+        self._clock_offset_ms = max(0, newest_ms - _now_ms())
+        self._is_positioned = True
         return True
 
     def _poll_until(self, end: int) -> Iterator[ConsumerRecord]:
@@ -121,7 +121,7 @@ class KafkaSnapshotReader:
                 raise KafkaTimeoutError(f"could not read topic {self._place.topic} within {self._timeout_s:g} s")
             yield from self._consumer.poll(100).get(self._place, ())
 
-    def _take(self, until: float) -> None:
+    def _poll_until_time(self, until: float) -> None:
         """What comes until then; what is there, at least."""
         while True:
             self._poll(min(POLL_S, max(0.0, until - time.monotonic())), is_new=True)
@@ -130,32 +130,32 @@ class KafkaSnapshotReader:
 
     def _poll(self, wait_s: float, is_new: bool) -> None:
         for record in self._consumer.poll(wait_s * 1000).get(self._place, ()):
-            self._note(record)
+            self._add_record(record)
             if is_new and wait_s > 0:
-                self._ahead_ms = record.timestamp - _now_ms()
+                self._clock_offset_ms = record.timestamp - _now_ms()
 
-    def _note(self, record: ConsumerRecord) -> None:
+    def _add_record(self, record: ConsumerRecord) -> None:
         key, value = record.key or b"", record.value
         if len(key) > MAX_ID_BYTES or len(value or b"") > MAX_SNAPSHOT_BYTES:
             return
         worker_id = key.decode("utf-8", "replace")
-        self._words.pop(worker_id, None)
+        self._snapshots.pop(worker_id, None)
         if value is not None:
-            self._words[worker_id] = record.timestamp, value  # the last: it is the latest
-            if len(self._words) > MAX_WORKERS:
-                del self._words[next(iter(self._words))]
+            self._snapshots[worker_id] = record.timestamp, value  # the last: it is the latest
+            if len(self._snapshots) > MAX_WORKERS:
+                del self._snapshots[next(iter(self._snapshots))]
 
-    # -- telling ------------------------------------------------------------------------------------------------------
+    # -- ages ---------------------------------------------------------------------------------------------------------
 
     def _age_s(self, at_ms: int) -> float:
-        return max(0.0, (_now_ms() + self._ahead_ms - at_ms) / 1000)
+        return max(0.0, (_now_ms() + self._clock_offset_ms - at_ms) / 1000)
 
-    def _is_all_old(self) -> bool:
-        return bool(self._words) and all(self._age_s(at) > FRESH_S for at, _ in self._words.values())
+    def _are_all_old(self) -> bool:
+        return bool(self._snapshots) and all(self._age_s(at) > FRESH_S for at, _ in self._snapshots.values())
 
-    def _posted(self) -> list[PublishedSnapshot]:
-        self._words = {name: word for name, word in self._words.items() if self._age_s(word[0]) <= KEPT_S}
-        return [PublishedSnapshot(name, text, self._age_s(at)) for name, (at, text) in self._words.items()]
+    def _recent(self) -> list[PublishedSnapshot]:
+        self._snapshots = {id: each for id, each in self._snapshots.items() if self._age_s(each[0]) <= KEPT_S}
+        return [PublishedSnapshot(name, text, self._age_s(at)) for name, (at, text) in self._snapshots.items()]
 
 
 def _now_ms() -> int:

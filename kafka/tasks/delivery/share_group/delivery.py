@@ -47,7 +47,7 @@ waits while its worker is killed acquires records that are not run. It takes as 
 
 LOOK_S: Final = 5.0
 """Between looks for suspects of queues that have no member for them."""
-IDLE_LOOKS: Final = 3
+IDLE_CHECKS: Final = 3
 """A member that has got no suspects in so many intervals leaves."""
 
 
@@ -104,7 +104,7 @@ class ShareDelivery:
         left = len(members)
         timer = self._loop.call_later(DRAIN_S, drained)
 
-        def one_is_quiet(_: object) -> None:
+        def on_drained(_: object) -> None:
             nonlocal left
             left -= 1
             if not left:
@@ -112,7 +112,7 @@ class ShareDelivery:
                 self._loop.call_soon(drained)
 
         for member in members:
-            member.consumer.quiet_async().add_both(one_is_quiet)
+            member.consumer.quiet_async().add_both(on_drained)
 
     def renew(self, leases: Sequence[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
@@ -137,17 +137,17 @@ class ShareDelivery:
         self._look_timer.cancel()
         self._finishing.close()
         members = {*self._members.values(), *self._leaving}
-        open_count = len(members)
+        left = len(members)
 
-        def one_has_left(_: object) -> None:
-            nonlocal open_count
-            open_count -= 1
-            if not open_count:
+        def on_closed(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
                 self._publisher.close()
                 self._events.left()
 
         for member in members:
-            member.close(one_has_left)
+            member.close(on_closed)
 
     # -- suspects -----------------------------------------------------------------------------------------------------
 
@@ -197,14 +197,14 @@ class ShareDelivery:
         members = {self._members[lease.source] for lease in leases if lease.source in self._members}
         left = len(members)
 
-        def one_is_answered(_: object) -> None:
+        def on_answered(_: object) -> None:
             nonlocal left
             left -= 1
             if not left:
                 self._loop.call_soon(answered)
 
         for member in members:
-            member.consumer.commit_async().add_both(one_is_answered)
+            member.consumer.commit_async().add_both(on_answered)
         if not members:
             self._loop.call_soon(answered)
 
@@ -223,14 +223,14 @@ class ShareDelivery:
 class _Member:
     """One share consumer and the leases of what it holds."""
 
-    __slots__ = ("_ended", "_events", "_held", "_idle_looks", "_source", "consumer")
+    __slots__ = ("_unanswered", "_events", "_held", "_idle_checks", "_source", "consumer")
 
     def __init__(self, client: KafkaClient, source: JobSource, events: DeliveryEvents) -> None:
         self._source = source
         self._events = events
         self._held: dict[ShareRecord, JobLease] = {}
-        self._ended: dict[ShareRecord, JobLease] = {}  # of suspects: finished, and not answered yet
-        self._idle_looks = 0
+        self._unanswered: dict[ShareRecord, JobLease] = {}  # of suspects: finished, and not answered yet
+        self._idle_checks = 0
         self.consumer = KafkaShareConsumer(
             source.topic,
             group_id=source.topic,
@@ -246,13 +246,13 @@ class _Member:
 
     def look(self) -> None:
         """Fetch at once: there are records."""
-        self._idle_looks = 0
+        self._idle_checks = 0
         self.consumer.look()
 
     def is_idle(self) -> bool:
         """Whether it holds nothing and has got nothing in the last intervals; called once in each."""
-        self._idle_looks = 0 if self._held or self._ended else self._idle_looks + 1
-        return self._idle_looks > IDLE_LOOKS
+        self._idle_checks = 0 if self._held or self._unanswered else self._idle_checks + 1
+        return self._idle_checks > IDLE_CHECKS
 
     def close(self, closed: Callable[[object], object]) -> None:
         """Leave the group; ``closed`` is called when it has left."""
@@ -266,7 +266,7 @@ class _Member:
             for record in records:
                 held.pop(record, None)
             if self._source.is_suspect:
-                self._ended.update(zip(records, leases, strict=True))
+                self._unanswered.update(zip(records, leases, strict=True))
         try:
             refused = self.consumer.acknowledge_all(records, kind)
         except IllegalStateError:  # closed: an answer that came after the worker had left
@@ -276,13 +276,13 @@ class _Member:
         gone = set(refused)
         for record in gone:
             held.pop(record, None)
-            self._ended.pop(record, None)
+            self._unanswered.pop(record, None)
         return [lease for lease in leases if _record(lease) in gone]
 
     def _leased(self, records: list[ShareRecord]) -> None:
         leases = []
         source, held = self._source, self._held
-        self._idle_looks = 0
+        self._idle_checks = 0
         for record in records:
             headers, left_out = _headers(record)
             lease = held[record] = JobLease(
@@ -305,9 +305,9 @@ class _Member:
         for the answer."""
         refused = [(record, kind, error) for record, kind, error in acknowledged if error is not None]
         ended: dict[ShareRecord, JobLease] = {}
-        if self._ended:
+        if self._unanswered:
             for record, kind, _ in acknowledged:
-                lease = self._ended.pop(record, None) if kind is not AcknowledgeType.RENEW else None
+                lease = self._unanswered.pop(record, None) if kind is not AcknowledgeType.RENEW else None
                 if lease is not None:
                     ended[record] = lease
         if not refused:

@@ -25,8 +25,8 @@ from kafka.tasks.backends.kafka.admin import Administration
 
 log = logging.getLogger(__name__)
 
-SEEN_TIMEOUT_S = 15.0
-SEEN_AGAIN_S = 0.02
+TIMEOUT_S = 15.0
+POLL_S = 0.02
 
 _FAILURES = (BrokerResponseError, KafkaConnectionError, KafkaTimeoutError)
 """Of requests that a worker can do without."""
@@ -37,7 +37,7 @@ def prepare_groups(
     groups: Sequence[str],
     settings: Sequence[tuple[str, str]],
     pause: Callable[[float], object],
-    timeout_s: float = SEEN_TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
     """Make the settings of share groups and wait until they are seen.
 
@@ -61,8 +61,8 @@ def prepare_groups(
         if left_s <= 0:
             names = ", ".join(groups)
             raise KafkaTimeoutError(f"the settings of groups {names} did not take effect within {timeout_s:g} s")
-        pause(SEEN_AGAIN_S)
-        left_s -= SEEN_AGAIN_S
+        pause(POLL_S)
+        left_s -= POLL_S
         configs = administration.group_configs(groups)
 
 
@@ -71,7 +71,7 @@ def begin_groups(
     groups: Mapping[str, Sequence[TopicPartition]],
     pause: Callable[[float], object],
     now: Callable[[], float],
-    timeout_s: float = SEEN_TIMEOUT_S,
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
     """Let share groups that have no place in these partitions begin at their first records, before any member joins.
 
@@ -87,9 +87,9 @@ def begin_groups(
     give_up_at = now() + timeout_s
     left = dict(groups)
     while left:
-        errors = _begin(administration, left)
+        errors = _set_start_offsets(administration, left)
         is_over = now() >= give_up_at
-        left = {group: left[group] for group, error in errors.items() if _may_pass(error) and not is_over}
+        left = {group: left[group] for group, error in errors.items() if _is_transient(error) and not is_over}
         for group in errors.keys() - left.keys():
             log.warning(
                 "could not set the start offsets of group %s, it starts where share.auto.offset.reset says: %s",
@@ -97,7 +97,7 @@ def begin_groups(
                 errors[group],
             )
         if left:
-            pause(SEEN_AGAIN_S)
+            pause(POLL_S)
 
 
 def with_records(offsets: Mapping[str, Mapping[TopicPartition, Any] | KafkaError]) -> set[str]:
@@ -109,15 +109,17 @@ def with_records(offsets: Mapping[str, Mapping[TopicPartition, Any] | KafkaError
     }
 
 
-def _begin(administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]) -> dict[str, KafkaError]:
-    """Begin those that have not; the errors of those where that failed."""
+def _set_start_offsets(
+    administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]
+) -> dict[str, KafkaError]:
+    """Set those that are missing; the errors of the groups where that failed."""
     errors: dict[str, KafkaError] = {}
-    for group, missing in _not_begun(administration, groups).items():
+    for group, missing in _partitions_without_start(administration, groups).items():
         if isinstance(missing, KafkaError):
             errors[group] = missing
         elif missing:
             try:
-                administration.begin_group(group, dict.fromkeys(missing, 0))
+                administration.set_start_offsets(group, dict.fromkeys(missing, 0))
             except NonEmptyGroupError:
                 log.debug("group %s already has members; leaving its start offsets alone", group)
             except _FAILURES as error:
@@ -125,22 +127,22 @@ def _begin(administration: Administration, groups: Mapping[str, Sequence[TopicPa
     return errors
 
 
-def _not_begun(
+def _partitions_without_start(
     administration: Administration, groups: Mapping[str, Sequence[TopicPartition]]
 ) -> Mapping[str, list[TopicPartition] | KafkaError]:
     """Of all at once, or else one by one: a coordinator that does not answer is no matter of the others' groups."""
     try:
-        return administration.not_begun(groups)
+        return administration.partitions_without_start(groups)
     except _FAILURES as error:
         if len(groups) == 1:
             return dict.fromkeys(groups, error)
     results: dict[str, list[TopicPartition] | KafkaError] = {}
     for group, places in groups.items():
-        results.update(_not_begun(administration, {group: places}))
+        results.update(_partitions_without_start(administration, {group: places}))
     return results
 
 
-def _may_pass(error: KafkaError) -> bool:
+def _is_transient(error: KafkaError) -> bool:
     if isinstance(error, KafkaTimeoutError):  # it was tried for long
         return False
     return error.retriable or isinstance(error, UnknownTopicOrPartitionError)

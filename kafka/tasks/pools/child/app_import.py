@@ -26,19 +26,19 @@ def load_app(spec: dict[str, Any]) -> App:
 
 
 @contextlib.contextmanager
-def reporting_progress(tell: Callable[[str], object], what: str) -> Iterator[None]:
-    """A block during which ``tell("importing ... for 5 s")`` is called now and then, in a thread that ends with it."""
-    over = threading.Event()
-    began_at = time.monotonic()
+def reporting_progress(report: Callable[[str], object], what: str) -> Iterator[None]:
+    """A block during which ``report("importing ... for 5 s")`` is called every few seconds, in a thread of its own."""
+    has_ended = threading.Event()
+    started_at = time.monotonic()
 
     def run() -> None:
-        while not over.wait(PROGRESS_S):
-            tell(f"importing {what} for {time.monotonic() - began_at:.0f} s")
+        while not has_ended.wait(PROGRESS_S):
+            report(f"importing {what} for {time.monotonic() - started_at:.0f} s")
 
     thread = threading.Thread(target=run, name="kafka-importing", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        has_ended.set()
         thread.join()

@@ -16,25 +16,25 @@ from kafka.tasks.pools.child.main import become_child
 from kafka.tasks.pools.ipc.channel import ChildChannel, ChildFds
 
 
-def main(spec: dict[str, Any], role: str, numbers: Sequence[int]) -> NoReturn:
-    """Be a ``child`` (numbers: its generation, the pool's file of stacks, its descriptors) or the ``forkserver``
-    (numbers: its socket, the file of stacks).
+def main(spec: dict[str, Any], role: str, arguments: Sequence[int]) -> NoReturn:
+    """Be a ``child`` (arguments: its generation, the pool's file of stacks, its descriptors) or the ``forkserver``
+    (arguments: its socket, the file of stacks).
     """
     process_setup.block_signals()
     job_logging.apply_logging_config(spec["logs"])
     if role == "forkserver":
         from kafka.tasks.pools.child.fork_server import serve_forks
 
-        serve_forks(spec, *numbers)
+        serve_forks(spec, *arguments)
     gc.disable()
-    generation, stacks, *fds = numbers
+    generation, stacks, *fds = arguments
     for fd in (stacks, *fds):
         os.set_inheritable(fd, False)
-    ends = ChildChannel(generation, ChildFds(*fds))
+    channel = ChildChannel(generation, ChildFds(*fds))
 
-    def loaded() -> App:
-        with reporting_progress(ends.send_progress, spec["app"]):
+    def load_reporting() -> App:
+        with reporting_progress(channel.send_progress, spec["app"]):
             return load_app(spec)
 
     worker_pid = spec["worker_pid"]
-    become_child(ends, loaded, ChildParameters(worker_pid, worker_pid, stacks, spec["descriptors"]))
+    become_child(channel, load_reporting, ChildParameters(worker_pid, worker_pid, stacks, spec["descriptors"]))

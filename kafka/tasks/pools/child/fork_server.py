@@ -61,25 +61,25 @@ class _Server:
         self._failure = failure
         self._control = control
         self._stacks_fd = stacks_fd
-        self._statuses: dict[int, int] = {}
+        self._status_pipes: dict[int, int] = {}
 
     def run(self) -> None:
         """Fork and reap; back when the worker is gone, or when the app could not be loaded and the children have
         reported that."""
-        waker, wakened = os.pipe()
-        os.set_blocking(waker, False)
-        os.set_blocking(wakened, False)
-        signal.signal(signal.SIGCHLD, _nothing)
+        wakeup_read, wakeup_write = os.pipe()
+        os.set_blocking(wakeup_read, False)
+        os.set_blocking(wakeup_write, False)
+        signal.signal(signal.SIGCHLD, _ignore_signal)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.set_wakeup_fd(wakened, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         process_setup.unblock_signals()
         while True:
-            wait_s = 1.0 if self._failure and not self._statuses else None
-            watched: list[Any] = [self._control, waker]
+            wait_s = 1.0 if self._failure and not self._status_pipes else None
+            watched: list[Any] = [self._control, wakeup_read]
             readable, _, _ = select.select(watched, [], [], wait_s)
-            if waker in readable:
+            if wakeup_read in readable:
                 with contextlib.suppress(BlockingIOError):
-                    os.read(waker, 4096)
+                    os.read(wakeup_read, 4096)
             self._reap()
             if self._control in readable and not self._fork_one():
                 return
@@ -102,24 +102,24 @@ class _Server:
             large_payloads.close_all(fds)
             return False
         (generation,) = REQUEST.unpack(request)
-        *ends, status = fds
-        former = process_setup.block_signals()
+        *channel_fds, status = fds
+        former_mask = process_setup.block_signals()
         try:
             pid = os.fork()
             if pid == 0:
-                self._be_child(generation, ChildFds(*ends))
+                self._run_as_child(generation, ChildFds(*channel_fds))
         except OSError as error:
             log.error("the fork server could not fork a child: %s", error)
             os.close(status)
         else:
-            self._statuses[pid] = status
+            self._status_pipes[pid] = status
             _write_record(status, RECORD.pack(FORKED, pid, 0, 0, 0.0))
         finally:
-            process_setup.unblock_signals(former)
-        large_payloads.close_all(ends)
+            process_setup.unblock_signals(former_mask)
+        large_payloads.close_all(channel_fds)
         return True
 
-    def _be_child(self, generation: int, fds: ChildFds) -> NoReturn:
+    def _run_as_child(self, generation: int, fds: ChildFds) -> NoReturn:
         with exit_after_block():
             spec = self._spec
             parameters = ChildParameters(
@@ -130,15 +130,15 @@ class _Server:
                 False,
                 spec["process_per_job"],
             )
-            become_child(ChildChannel(generation, fds), self._loaded, parameters)
+            become_child(ChildChannel(generation, fds), self._get_app, parameters)
 
-    def _loaded(self) -> App:
+    def _get_app(self) -> App:
         if self._app is None:
             raise ImportError(self._failure)
         return self._app
 
     def _reap(self) -> None:
-        for pid in list(self._statuses):
+        for pid in list(self._status_pipes):
             try:
                 if hasattr(os, "waitid"):
                     if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -150,7 +150,7 @@ class _Server:
             if ended:
                 cpu_s = usage.ru_utime + usage.ru_stime if usage is not None else 0.0
                 max_rss = usage.ru_maxrss if usage is not None else 0
-                fd = self._statuses.pop(pid)
+                fd = self._status_pipes.pop(pid)
                 _write_record(fd, RECORD.pack(ENDED, pid, status, max_rss, cpu_s))
                 os.close(fd)
 
@@ -160,5 +160,5 @@ def _write_record(fd: int, record: bytes) -> None:
         os.write(fd, record)
 
 
-def _nothing(signum: int, frame: FrameType | None) -> None:
+def _ignore_signal(signum: int, frame: FrameType | None) -> None:
     """A handler has to be there for the interpreter to write into the wakeup pipe."""

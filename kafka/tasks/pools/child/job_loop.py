@@ -58,7 +58,7 @@ _NOWHERE = ""
 
 
 @lru_cache(maxsize=64)
-def _source(queue: str) -> JobSource:
+def _source_of(queue: str) -> JobSource:
     """Of the jobs of a queue, whose topic a child does not know."""
     return JobSource(queue, _NOWHERE)
 
@@ -71,7 +71,7 @@ class ChildJob(Job):
     def __init__(self, packet: Packet, task: Task[..., Any], page: SharedPage) -> None:
         self._page = page
         self._seq = packet.seq
-        lease = JobLease(_source(packet.queue), packet.envelope.value, (), packet.deliveries)
+        lease = JobLease(_source_of(packet.queue), packet.envelope.value, (), packet.deliveries)
         super().__init__(lease, packet.envelope, task)
 
     @property
@@ -86,28 +86,28 @@ class JobLoop:
 
     def __init__(
         self,
-        ends: ChildChannel,
+        channel: ChildChannel,
         app: App,
         window: SoftLimitWindow,
-        jobs_log: JobLogContext,
+        job_log: JobLogContext,
         parameters: ChildParameters,
     ) -> None:
-        self._ends = ends
+        self._channel = channel
         self._parameters = parameters
-        self._page = ends.page
+        self._page = channel.page
         self._app = app
         self._window = window
-        self._log = jobs_log
+        self._job_log = job_log
         self.is_forked_copy = False
         """Whether this is a copy that a task has forked: it has no channel, and its job is the original's."""
 
     def serve(self) -> int:
         """Run jobs until there are no more; the exit code."""
-        ends, page = self._ends, self._page
+        channel, page = self._channel, self._page
         page.idle(0, time.monotonic())
         try:
             while True:
-                seq = ends.take()
+                seq = channel.take()
                 if not seq:
                     return 0
                 self._run_next(seq)
@@ -118,7 +118,7 @@ class JobLoop:
 
     def _run_next(self, seq: int) -> None:
         """Run the job that was taken from the channel."""
-        self._run_one(self._ends.packet())
+        self._run_one(self._channel.packet())
 
     def _run_one(self, packet: Packet) -> None:
         """Runs a job, with its progress on the shared page (where the parent looks for time limits and, after the
@@ -130,8 +130,8 @@ class JobLoop:
         started_at = time.monotonic()
         page.begin(seq, started_at)
         if packet.track_started:
-            self._ends.send_started(seq, started_at)
-        self._log.begin(packet.envelope.id, packet.envelope.name)
+            self._channel.send_started(seq, started_at)
+        self._job_log.begin(packet.envelope.id, packet.envelope.name)
         ran_s = 0.0
         try:
             outcome: Outcome
@@ -147,8 +147,8 @@ class JobLoop:
         if self.is_forked_copy:
             os._exit(0)
         page.write()
-        self._log.end()
-        self._ends.send_done(JobDone(seq, outcome, ran_s, started_at))
+        self._job_log.end()
+        self._channel.send_done(JobDone(seq, outcome, ran_s, started_at))
         page.idle(seq, time.monotonic())
 
     def _outcome(self, packet: Packet, task: Task[..., Any]) -> tuple[Outcome, float]:
@@ -175,7 +175,7 @@ class JobLoop:
         """
         self.is_forked_copy = True
         self._window.on_task_fork(self._exit_copy)
-        self._ends.close()
+        self._channel.close()
 
     def _exit_copy(self, error: BaseException | None) -> NoReturn:
         """End as a process does whose main function is over: the run's handlers and its outcome are not the copy's."""

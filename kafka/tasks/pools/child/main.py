@@ -6,7 +6,7 @@ four reasons:
 
 * the end of the jobs, after the last that it was sent: exit code 0;
 * a channel that user code has closed or damaged: exit code :data:`EXIT_BROKEN_CHANNEL`;
-* an app that cannot be loaded: the last news says why, exit code :data:`EXIT_APP_NOT_LOADED`;
+* an app that cannot be loaded: its last message says why, exit code :data:`EXIT_APP_NOT_LOADED`;
 * whatever user code does to it, or the worker by a signal.
 """
 
@@ -60,11 +60,11 @@ class exit_after_block:  # noqa: N801
             os._exit(EXIT_BROKEN_CHANNEL)
 
 
-def become_child(ends: ChildChannel, load: Callable[[], App], parameters: ChildParameters) -> NoReturn:
+def become_child(channel: ChildChannel, load: Callable[[], App], parameters: ChildParameters) -> NoReturn:
     """Run as a child; does not return. The caller has blocked signals and disabled the garbage collector."""
     code = EXIT_BROKEN_CHANNEL
     try:
-        code = _run_child(ends, load, parameters)
+        code = _run_child(channel, load, parameters)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -72,14 +72,14 @@ def become_child(ends: ChildChannel, load: Callable[[], App], parameters: ChildP
         os._exit(code)
 
 
-def _run_child(ends: ChildChannel, load: Callable[[], App], parameters: ChildParameters) -> int:
+def _run_child(channel: ChildChannel, load: Callable[[], App], parameters: ChildParameters) -> int:
     global _job_loop
-    process_setup.isolate(ends.fds(), parameters.worker_pid, ends.lifeline, parameters.parent_pid)
+    process_setup.isolate(channel.fds(), parameters.worker_pid, channel.lifeline, parameters.parent_pid)
     process_setup.redirect_stdin()
     process_setup.set_descriptor_limit(parameters.descriptors)
     process_setup.freeze_heap()
     atexit._clear()  # what the parent has registered is the parent's
-    window = SoftLimitWindow(ends.page)
+    window = SoftLimitWindow(channel.page)
     window.install()
     write_on_signal(parameters.stacks_fd)
     use_line_buffering()
@@ -87,16 +87,16 @@ def _run_child(ends: ChildChannel, load: Callable[[], App], parameters: ChildPar
     try:
         app = load()
     except BaseException as error:
-        ends.send_progress(str(error) or repr(error))
+        channel.send_progress(str(error) or repr(error))
         return EXIT_APP_NOT_LOADED
-    jobs_log = JobLogContext()
-    jobs_log.install()
-    kind = JobLoop
+    job_log = JobLogContext()
+    job_log.install()
+    loop_class = JobLoop
     if parameters.process_per_job:
-        from kafka.tasks.pools.child.process_per_job import ForkingJobLoop as kind  # few want it
-    _job_loop = kind(ends, app, window, jobs_log, parameters)
+        from kafka.tasks.pools.child.process_per_job import ForkingJobLoop as loop_class  # few want it
+    _job_loop = loop_class(channel, app, window, job_log, parameters)
     tasks = "" if parameters.is_fork else registry_hash(app)
-    ends.send_up(ChildUp(os.getpid(), ends.generation, VERSIONS, tasks))
+    channel.send_up(ChildUp(os.getpid(), channel.generation, VERSIONS, tasks))
     code = _job_loop.serve()
     if _job_loop.is_forked_copy:
         return 0

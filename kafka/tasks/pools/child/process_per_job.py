@@ -89,7 +89,7 @@ class ForkingJobLoop(JobLoop):
             self._is_forking = False
         if pid == 0:
             self._run_job_process()
-        self._ends.discard_file()
+        self._channel.discard_file()
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         self._page.set_runner(0)  # before its number can be given to another process
         if self._page.done_seq != seq:
@@ -119,7 +119,7 @@ class ForkingJobLoop(JobLoop):
                 process_setup.reseed_numpy()
             gc.enable()
             process_setup.unblock_signals()
-            self._run_one(self._ends.packet())
+            self._run_one(self._channel.packet())
             if self._app.is_connected or atexit._ncallbacks():
                 self._end()
             code = 0
@@ -186,19 +186,19 @@ def _warm_up(app: App, parameters: ChildParameters) -> None:
     something for the first time (specialised code, versions of types, addresses of symbols) the process of each job
     would write down for itself else: 70 of its 600 page faults.
     """
-    channel = ParentChannel(0, shared=True)
-    ends = ChildChannel(0, channel.for_child, channel.page)
-    quiet = App(app.name)  # without handlers
-    task = quiet.task(_nothing)
-    job_loop = JobLoop(ends, quiet, SoftLimitWindow(ends.page), JobLogContext(), parameters)
+    parent_channel = ParentChannel(0, shared=True)
+    channel = ChildChannel(0, parent_channel.for_child, parent_channel.page)
+    bare_app = App(app.name)  # without handlers
+    task = bare_app.task(_empty_task)
+    job_loop = JobLoop(channel, bare_app, SoftLimitWindow(channel.page), JobLogContext(), parameters)
     envelope = Envelope("0" * 32, task.name, encode_call(task.name, (), {}))
     job = Job(JobLease(JobSource(task.queue, ""), envelope.value, (), 1), envelope, task)
     for seq in range(1, 1 + WARM_UP_RUNS):
-        channel.send(seq, job)
-        job_loop._run_next(ends.take())
-    ends.close()
+        parent_channel.send(seq, job)
+        job_loop._run_next(channel.take())
     channel.close()
+    parent_channel.close()
 
 
-def _nothing() -> None:
+def _empty_task() -> None:
     """A task."""

@@ -37,9 +37,9 @@ MARK = "KAFKA_TASKS_CHILD_OF"
 ALL_SIGNALS = frozenset(int(signum) for signum in signal.valid_signals())
 
 # What the module signal wraps, to make an enumeration of each number: 0.9 ms for each fork, of 3.
-_raw: Any = sys.modules.get("_signal", signal)
-_set_mask: Callable[[int, Iterable[int]], set[int]] = _raw.pthread_sigmask
-_handler_of: Callable[[int], object] = _raw.getsignal
+_signal_module: Any = sys.modules.get("_signal", signal)
+_set_mask: Callable[[int, Iterable[int]], set[int]] = _signal_module.pthread_sigmask
+_handler_of: Callable[[int], object] = _signal_module.getsignal
 
 _F_SETSIG = getattr(fcntl, "F_SETSIG", 10)  # Python has no name for it before 3.11
 
@@ -155,15 +155,15 @@ def _wait_in_thread(lifeline: int) -> None:
 def replace_foreign_descriptors(keep: set[int]) -> None:
     """Put a descriptor that can do nothing into the place of all sockets, pipes and the like that are not in
     ``keep``."""
-    nothing = os.open("/", os.O_PATH) if hasattr(os, "O_PATH") else os.open(os.devnull, os.O_RDONLY)
+    null_fd = os.open("/", os.O_PATH) if hasattr(os, "O_PATH") else os.open(os.devnull, os.O_RDONLY)
     for fd in open_fds():
-        if fd in keep or fd in (0, 1, 2, nothing):
+        if fd in keep or fd in (0, 1, 2, null_fd):
             continue
         with contextlib.suppress(OSError):
             mode = os.fstat(fd).st_mode
             if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISDIR(mode) or stat.S_ISBLK(mode)):
-                os.dup2(nothing, fd, inheritable=False)
-    os.close(nothing)
+                os.dup2(null_fd, fd, inheritable=False)
+    os.close(null_fd)
 
 
 def open_fds() -> list[int]:
@@ -176,10 +176,10 @@ def open_fds() -> list[int]:
 
 def redirect_stdin() -> None:
     """Standard input is empty: a terminal's is the worker's."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0, inheritable=True)
-    if nothing != 0:
-        os.close(nothing)
+    null_fd = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null_fd, 0, inheritable=True)
+    if null_fd != 0:
+        os.close(null_fd)
 
 
 def freeze_heap() -> None:

@@ -79,9 +79,11 @@ MOST_FILES = 4
 """Descriptors that have come without their frames. A child passes one with each large outcome, and the kernel keeps the
 two together; other descriptors that user code passes would use up those of the parent."""
 
-_CUT = int(socket.MSG_CTRUNC)  # a number: `&` with a member of an enumeration takes 1 us
+_TRUNCATED = int(socket.MSG_CTRUNC)  # a number: `&` with a member of an enumeration takes 1 us
 _LARGEST_PACKET = PACKET_BYTES + large_payloads.FILE_FROM_BYTES
-_GONE = frozenset({errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN, errno.EBADF, errno.ESHUTDOWN})
+_PEER_GONE = frozenset(
+    {errno.EPIPE, errno.ECONNRESET, errno.ECONNREFUSED, errno.ENOTCONN, errno.EBADF, errno.ESHUTDOWN}
+)
 
 
 class ChildFds(NamedTuple):
@@ -103,21 +105,21 @@ class ParentChannel:
     """The parent's side. No method waits, and none raises because the child is gone."""
 
     def __init__(
-        self, generation: int, shared: bool = False, spare: large_payloads.SpareDescriptor | None = None
+        self, generation: int, shared: bool = False, spare_descriptor: large_payloads.SpareDescriptor | None = None
     ) -> None:
         """Make a channel; :attr:`for_child` are the ends to hand over and to close. ``shared``: the child is forked
-        from this process, and so has its memory. ``spare``: for the file of a large result. OSError when the system has
-        no more descriptors.
+        from this process, and so has its memory. ``spare_descriptor``: for the file of a large result. OSError when the
+        system has no more descriptors.
         """
         self.generation = generation
         self.messages_eof = False
         self._reader = PipeFrameReader(generation)
-        self._files: list[int] = []
+        self._received_fds: list[int] = []
         self._files_passed = 0
-        self._spare = spare
+        self._spare_descriptor = spare_descriptor
         with contextlib.ExitStack() as undo:
             self._jobs, child_jobs = _pair(PACKET_KIND, undo)
-            self._messages, child_news = _pair(socket.SOCK_STREAM, undo)
+            self._messages, child_messages = _pair(socket.SOCK_STREAM, undo)
             lifeline, self._lifeline = os.pipe()
             undo.callback(os.close, lifeline)
             undo.callback(os.close, self._lifeline)
@@ -125,16 +127,16 @@ class ParentChannel:
             if fd >= 0:
                 undo.callback(os.close, fd)
             self.page = SharedPage(None if shared else fd)
-            self._return_jobs = child_jobs.dup()
+            self._recall_end = child_jobs.dup()
             undo.pop_all()
         self._jobs.setblocking(False)
         self._messages.setblocking(False)
-        self._return_jobs.settimeout(None)  # not socket.setdefaulttimeout()'s: to recall would wait for so long
+        self._recall_end.settimeout(None)  # not socket.setdefaulttimeout()'s: to recall would wait for so long
         self._jobs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         if not HAS_END:  # macOS keeps datagrams in the receiver's buffer, which has 4 KiB by default
-            self._return_jobs.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+            self._recall_end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         self.messages_fd = self._messages.fileno()
-        self.for_child = ChildFds(child_jobs.detach(), child_news.detach(), lifeline, fd)
+        self.for_child = ChildFds(child_jobs.detach(), child_messages.detach(), lifeline, fd)
 
     def send(self, seq: int, job: Job) -> bool:
         """Send a job; False when the channel is full. Also True when the child has ended, which is detected elsewhere;
@@ -150,7 +152,7 @@ class ParentChannel:
         except OSError as error:
             if error.errno == errno.ENOBUFS:  # what a full buffer is called elsewhere
                 return False
-            if error.errno not in _GONE:
+            if error.errno not in _PEER_GONE:
                 raise
         return True
 
@@ -163,7 +165,7 @@ class ParentChannel:
         except OSError as error:
             if error.errno in (errno.ENOBUFS, errno.ETOOMANYREFS):
                 return False
-            if error.errno not in _GONE:
+            if error.errno not in _PEER_GONE:
                 raise
         finally:
             os.close(fd)
@@ -174,8 +176,8 @@ class ParentChannel:
         recalled: list[int] = []
         while most is None or len(recalled) < most:
             try:
-                packet, ancillary, _, _ = self._return_jobs.recvmsg(
-                    PACKET_BYTES, large_payloads.ROOM, socket.MSG_DONTWAIT
+                packet, ancillary, _, _ = self._recall_end.recvmsg(
+                    PACKET_BYTES, large_payloads.ANCILLARY_BYTES, socket.MSG_DONTWAIT
                 )
             except OSError:  # nothing more (or, on some systems, the child has reset its end)
                 break
@@ -203,36 +205,36 @@ class ParentChannel:
         if reader.damage is not None:
             self.messages_eof = True
             raise ChannelDamaged(reader.damage)
-        spare = self._spare
-        if spare is None or self.page.files_passed == self._files_passed:
+        spare_descriptor = self._spare_descriptor
+        if spare_descriptor is None or self.page.files_passed == self._files_passed:
             return self._read()
-        spare.release()
+        spare_descriptor.release()
         try:
             return self._read()
         finally:
-            spare.reopen()
+            spare_descriptor.reopen()
 
     def _read(self) -> list[ChildMessage]:
         reader = self._reader
         messages: list[ChildMessage] = []
         for _ in range(MOST_READS):
             try:
-                data, ancillary, _, _ = self._messages.recvmsg(READ_BYTES, 4 * large_payloads.ROOM)
+                data, ancillary, _, _ = self._messages.recvmsg(READ_BYTES, 4 * large_payloads.ANCILLARY_BYTES)
             except BlockingIOError:
                 break
             except OSError as error:
-                if error.errno not in _GONE:
+                if error.errno not in _PEER_GONE:
                     raise
                 data, ancillary = b"", []
             if ancillary:
-                self._files += large_payloads.received_fds(ancillary)
+                self._received_fds += large_payloads.received_fds(ancillary)
                 self._files_passed += 1
             if not data:
                 self.messages_eof = True
                 break
             try:
-                if len(self._files) > MOST_FILES:
-                    raise ChannelDamaged(f"received {len(self._files)} descriptors without their frames")
+                if len(self._received_fds) > MOST_FILES:
+                    raise ChannelDamaged(f"received {len(self._received_fds)} descriptors without their frames")
                 for frame in reader.feed(data):
                     body = self._from_file() if frame.flags & IN_FILE else frame.body
                     messages.append(decode_message(frame, body))
@@ -250,19 +252,20 @@ class ParentChannel:
         return messages
 
     def _from_file(self) -> bytes:
-        if not self._files:
+        if not self._received_fds:
             raise ChannelDamaged("received a frame without the file of its body")
         try:
-            return large_payloads.read_file(self._files.pop(0), None if self._spare is None else self._spare.most_bytes)
+            most_bytes = None if self._spare_descriptor is None else self._spare_descriptor.most_bytes
+            return large_payloads.read_file(self._received_fds.pop(0), most_bytes)
         except OSError as error:  # frames behind it are lost, too, so the channel cannot be used any more
             raise ChannelDamaged(f"could not read the file of a frame's body: {error}") from error
 
     def close(self) -> None:
         """Close everything, which kills a child that is still running."""
-        for sock in (self._jobs, self._return_jobs, self._messages):
+        for sock in (self._jobs, self._recall_end, self._messages):
             sock.close()
-        large_payloads.close_all(self._files)
-        self._files = []
+        large_payloads.close_all(self._received_fds)
+        self._received_fds = []
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -284,11 +287,11 @@ class ChildChannel:
             os.close(fds.page)
         else:
             self.page = page
-        self._room = bytearray(_LARGEST_PACKET)
-        self._rooms = [self._room]
-        self._view = memoryview(self._room)
-        self._count = 0
-        self._file = -1
+        self._buffer = bytearray(_LARGEST_PACKET)
+        self._buffers = [self._buffer]
+        self._packet_view = memoryview(self._buffer)
+        self._packet_bytes = 0
+        self._payload_fd = -1
 
     def fds(self) -> tuple[int, int, int]:
         """Its descriptors."""
@@ -304,27 +307,27 @@ class ChildChannel:
         """Wait for the next job, and leave it as it came, for :meth:`packet`; its number, 0 at the end of the jobs. See
         :meth:`receive` for what it raises.
         """
-        self._count, ancillary, flags, _ = self._jobs.recvmsg_into(self._rooms, large_payloads.ROOM)
+        self._packet_bytes, ancillary, flags, _ = self._jobs.recvmsg_into(self._buffers, large_payloads.ANCILLARY_BYTES)
         if ancillary:
-            (self._file,) = large_payloads.received_fds(ancillary) or (-1,)
-        if flags & _CUT:
+            (self._payload_fd,) = large_payloads.received_fds(ancillary) or (-1,)
+        if flags & _TRUNCATED:
             self.discard_file()
             raise OSError(errno.EMFILE, "no descriptor is left for the file of a large job")
-        return 0 if self._count <= len(END) else seq_of(self._room)
+        return 0 if self._packet_bytes <= len(END) else seq_of(self._buffer)
 
     def packet(self) -> Packet:
         """The job that was taken last; may be called once for each."""
         rest = None
-        if self._file >= 0:
-            fd, self._file = self._file, -1
+        if self._payload_fd >= 0:
+            fd, self._payload_fd = self._payload_fd, -1
             rest = large_payloads.read_file(fd)
-        return decode_job(self._view[: self._count], rest)
+        return decode_job(self._packet_view[: self._packet_bytes], rest)
 
     def discard_file(self) -> None:
         """The job that was taken last is in another process."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        if self._payload_fd >= 0:
+            os.close(self._payload_fd)
+            self._payload_fd = -1
 
     def send_up(self, up: ChildUp) -> None:
         """Report that this child takes jobs."""

@@ -22,7 +22,7 @@ OVERHEAD_BYTES = 512 * 1024
 """Of a file with an outcome, beside the largest result: an error's text and traceback, which are cut, as JSON."""
 
 FD_BYTES = array.array("i").itemsize
-ROOM = socket.CMSG_SPACE(FD_BYTES) if hasattr(socket, "CMSG_SPACE") else 0
+ANCILLARY_BYTES = socket.CMSG_SPACE(FD_BYTES) if hasattr(socket, "CMSG_SPACE") else 0
 """Ancillary bytes that one passed descriptor takes."""
 
 

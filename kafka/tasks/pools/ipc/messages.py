@@ -17,7 +17,7 @@ that comes along. The body of a frame (child to parent)::
     DONE       seq u64 | started_at f64 | ran_s f64 | outcome u8 | the outcome by its kind
     STARTED    seq u64 | started_at f64
 
-Little-endian. Both sides are the same release (the handshake says so): no field is optional. A new kind of news is a
+Little-endian. Both sides are the same release (the handshake says so): no field is optional. A new message is a
 number and a row of ``_MESSAGES``; a new outcome of a run a row of ``_OUTCOMES``.
 """
 
@@ -120,7 +120,7 @@ def decode_job(packet: memoryview, rest: bytes | None = None) -> Packet:
     return Packet(seq, queue, deliveries, decode(payload, own + headers, key), track_started)
 
 
-# -- news -------------------------------------------------------------------------------------------------------------
+# -- messages of the child --------------------------------------------------------------------------------------------
 
 
 def encode_up(up: ChildUp) -> bytes:

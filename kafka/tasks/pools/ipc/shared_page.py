@@ -15,7 +15,7 @@ wrote last stays. Each side has cache lines of its own; each word is written as 
     7      child    the CPU seconds that it used, once it is lost
     8      parent   sequence number of a job that is cancelled
     9      parent   sequence number of the job that has reached its soft limit
-    16     child    how many files it has passed with its news, the next one included
+    16     child    how many files it has passed with its messages, the next one included
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class SharedPage:
         self._times[_HEARTBEAT_AT] = now
 
     def count_file(self) -> None:
-        """The next of its news comes with a file. Before it is written."""
+        """Its next message comes with a file. Called before that is written."""
         self._words[_FILES] += 1
 
     def set_runner(self, pid: int) -> None:

@@ -28,19 +28,19 @@ class Autoscaler:
     def __init__(self, least: int, most: int) -> None:
         self._least = least
         self._most = most
-        self._pressed_since: float | None = None
+        self._saturated_since: float | None = None
         self._idle_since: float | None = None
 
     def target(self, now: float, load: PoolLoad) -> int:
         """How many slots there should be from now on."""
         slots, busy, waiting = load
-        pressed = busy >= slots and waiting > 0
-        idle = busy <= slots * IDLE_SHARE and not waiting
-        self._pressed_since = _since(self._pressed_since, pressed, now)
-        self._idle_since = _since(self._idle_since, idle, now)
+        is_saturated = busy >= slots and waiting > 0
+        is_idle = busy <= slots * IDLE_SHARE and not waiting
+        self._saturated_since = _start_of(self._saturated_since, is_saturated, now)
+        self._idle_since = _start_of(self._idle_since, is_idle, now)
         target = slots
-        if self._pressed_since is not None and now - self._pressed_since >= GROW_AFTER_S:
-            self._pressed_since = now
+        if self._saturated_since is not None and now - self._saturated_since >= GROW_AFTER_S:
+            self._saturated_since = now
             target = slots + min(waiting, max(1, slots // 2))
         elif self._idle_since is not None and now - self._idle_since >= SHRINK_AFTER_S:
             self._idle_since = now
@@ -48,7 +48,7 @@ class Autoscaler:
         return min(max(target, self._least), self._most)
 
 
-def _since(before: float | None, holds: bool, now: float) -> float | None:
+def _start_of(before: float | None, holds: bool, now: float) -> float | None:
     if not holds:
         return None
     return now if before is None else before

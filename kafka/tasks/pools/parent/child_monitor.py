@@ -54,16 +54,16 @@ class ChildMonitor:
         settings: PoolSettings,
         actions: ChildActions,
         deadlines: PoolDeadlines,
-        vitals: Callable[[int], ProcessSample | None],
+        sample_process: Callable[[int], ProcessSample | None],
     ) -> None:
         self.counts = {"soft_limits": 0, "hard_limits": 0}
         self._actions = actions
         self._deadlines = deadlines
-        self._vitals = vitals
-        self._soft = settings.max_memory_soft
-        self._hard = settings.max_memory_hard
+        self._sample_process = sample_process
+        self._soft_bytes = settings.max_memory_soft
+        self._hard_bytes = settings.max_memory_hard
         self._has_warned_of_boot_memory = False
-        self._has_memory_limit = self._soft is not None or self._hard is not None
+        self._has_memory_limit = self._soft_bytes is not None or self._hard_bytes is not None
 
     # -- limits of time ------------------------------------------------------------------------------------------------
 
@@ -93,11 +93,11 @@ class ChildMonitor:
         running = child.running()
         if child.handle.page.phase == ChildPhase.WRITING:
             running = None  # its code has ended, and what is left of its outcome is ours to read
-        act = child.limits.check(self._deadlines.time(), running, child.jobs.values())
-        if running is not None and act in (LimitAction.SOFT, LimitAction.AGAIN):
-            self.counts["soft_limits"] += act is LimitAction.SOFT
+        action = child.limits.check(self._deadlines.time(), running, child.jobs.values())
+        if running is not None and action in (LimitAction.SOFT, LimitAction.AGAIN):
+            self.counts["soft_limits"] += action is LimitAction.SOFT
             child.handle.soft(running.seq)
-        elif running is not None and act is LimitAction.HARD:
+        elif running is not None and action is LimitAction.HARD:
             self.counts["hard_limits"] += 1
             running.job.cancel()
             self._actions.kill(child, KillReason("time", timeout_text(running.job), running.seq), TERM)
@@ -109,14 +109,15 @@ class ChildMonitor:
         """Why a child that has just come up is none to be given jobs; empty when it is. Each job would be lost with it,
         and its successors would be no smaller.
         """
-        if self._hard is None:
+        if self._hard_bytes is None:
             return ""
-        seen = self._vitals(child.pid) if child.pid > 0 else None
-        return self._boot_memory_error(seen.rss_bytes) if seen is not None and seen.rss_bytes > self._hard else ""
+        seen = self._sample_process(child.pid) if child.pid > 0 else None
+        return self._boot_memory_error(seen.rss_bytes) if seen is not None and seen.rss_bytes > self._hard_bytes else ""
 
     def _boot_memory_error(self, rss: int) -> str:
-        limit = _mib(self._hard or 0)
-        return f"a new child uses {_mib(rss)}, above max_memory_hard ({limit}); raise HARD of --max-memory-per-child"
+        limit = _mib_text(self._hard_bytes or 0)
+        size = _mib_text(rss)
+        return f"a new child uses {size}, above max_memory_hard ({limit}); raise HARD of --max-memory-per-child"
 
     def after_job(self, child: ChildProcess) -> None:
         """A job of the child has ended: check its memory."""
@@ -129,23 +130,24 @@ class ChildMonitor:
         """Check memory and state."""
         running = child.running()
         pid = child.runner_pid if running is not None else child.pid  # that of the last job may be a zombie
-        seen = self._vitals(pid) if pid > 0 else None
+        seen = self._sample_process(pid) if pid > 0 else None
         if seen is None:
             return
         rss = seen.rss_bytes
         child.on_sampled(rss, now)
         if child.stage not in (ChildStage.UP, ChildStage.RETIRING):
             return
-        if self._hard is not None and rss > self._hard:
-            text = f"it used {_mib(rss)} of memory, more than its limit of {_mib(self._hard)}"
+        if self._hard_bytes is not None and rss > self._hard_bytes:
+            text = f"it used {_mib_text(rss)} of memory, more than its limit of {_mib_text(self._hard_bytes)}"
             if not child.sent_count:
                 text = self._boot_memory_error(rss)
             is_blameless = running is None or (is_after_job and now < running.started_at + BLAMELESS_S)
             seq = 0 if running is None or is_blameless else running.seq
             self._actions.kill(child, KillReason("memory", text, seq), KILL)
-        elif self._soft is not None and rss > self._soft and pid == child.pid:  # another one ends with its job anyway
+        elif self._soft_bytes is not None and rss > self._soft_bytes and pid == child.pid:
+            # A process that the child has forked for its job ends with that anyway.
             if child.sent_count:
-                text = f"it uses {_mib(rss)} of memory, above the soft limit of {_mib(self._soft)}"
+                text = f"it uses {_mib_text(rss)} of memory, above the soft limit of {_mib_text(self._soft_bytes)}"
                 self._actions.replace(child, text)
             # its successor would hold no less, and the next one after a second
             elif not self._has_warned_of_boot_memory:
@@ -154,8 +156,8 @@ class ChildMonitor:
                     "%s uses %s of memory before its first job, above max_memory_soft (%s): each child will be "
                     "replaced after its first job; raise SOFT of --max-memory-per-child",
                     child,
-                    _mib(rss),
-                    _mib(self._soft),
+                    _mib_text(rss),
+                    _mib_text(self._soft_bytes),
                 )
         self._check_stopped(child, seen.is_stopped, now)
 
@@ -174,5 +176,5 @@ class ChildMonitor:
             self._actions.kill(child, KillReason("frozen", f"it was stopped for {now - child.stopped_at:.0f} s"), KILL)
 
 
-def _mib(size: int) -> str:
+def _mib_text(size: int) -> str:
     return f"{size / 1048576:.0f} MiB"

@@ -41,8 +41,8 @@ class ChildProcess:
     """
 
     __slots__ = (
-        "_check_timer", "_exit_watch", "_full_count", "_messages_watch", "_stage_timer", "came_up", "ended_count",
-        "generation", "handle", "is_blocked", "is_closed", "jobs", "kill_reason", "limits", "progress",
+        "_check_timer", "_exit_watch", "_full_channel_count", "_messages_watch", "_stage_timer", "came_up",
+        "ended_count", "generation", "handle", "is_blocked", "is_closed", "jobs", "kill_reason", "limits", "progress",
         "progress_count", "quota", "replace_reason", "rss_bytes", "sampled_at", "sent_count", "stage", "started_at",
         "stopped_at",
     )  # fmt: skip
@@ -63,7 +63,7 @@ class ChildProcess:
         self.kill_reason: KillReason | None = None
         self.is_blocked = False
         self.is_closed = False
-        self._full_count = 0
+        self._full_channel_count = 0
         self.stopped_at: float | None = None
         self.rss_bytes: int | None = None
         self.sampled_at = now
@@ -100,15 +100,15 @@ class ChildProcess:
         if not self.handle.send(seq, job):
             self.is_blocked = True
             return False
-        self._full_count = 0
+        self._full_channel_count = 0
         self.jobs[seq] = job
         self.sent_count += 1
         return True
 
     def count_full_channel(self) -> int:
         """Its channel is full although it has no job: how often in a row."""
-        self._full_count += 1
-        return self._full_count
+        self._full_channel_count += 1
+        return self._full_channel_count
 
     def unblock(self) -> None:
         """Its channel may have room again."""
@@ -191,16 +191,16 @@ class ChildProcess:
         """Its state for statistics and snapshots."""
         running = self.running() if self.stage is not ChildStage.BOOTING else None
         page = self.handle.page
-        word = self.stage.value
+        state_name = self.stage.value
         if self.stopped_at is not None:
-            word = "stopped"
+            state_name = "stopped"
         elif self.stage is ChildStage.UP:
-            word = "busy" if running is not None else "idle"
+            state_name = "busy" if running is not None else "idle"
         active_at = max(page.heartbeat_at, self.started_at)
         return ChildSnapshot(
             self.runner_pid if running is not None else self.pid,
             self.generation,
-            word,
+            state_name,
             running.job.envelope.id if running is not None else None,
             running.job.envelope.name if running is not None else None,
             max(0.0, now - running.started_at) if running is not None else None,

@@ -39,13 +39,13 @@ class ForkServerLauncher:
         self.registry_hash = registry_hash(app) if app is not None else ""
         self._title = str(spec["app"])
         self._process_per_job = bool(spec["process_per_job"])
-        self._executor = InterpreterStarter(spec)
+        self._starter = InterpreterStarter(spec)
         self._orphans = Orphans()
         self._server: DirectChild | None = None
         self._socket: socket.socket | None = None
         self._ended: list[DirectChild] = []
         self.stacks_fd = stacks_file()
-        self._spare = large_payloads.SpareDescriptor(largest_outcome(app))
+        self._spare_descriptor = large_payloads.SpareDescriptor(largest_outcome(app))
         kernel.adopt_orphans()
         self._start_server()
 
@@ -53,7 +53,7 @@ class ForkServerLauncher:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             fds = (theirs.fileno(), self.stacks_fd)
-            pid = self._executor.start("forkserver", fds, fds, self._title)
+            pid = self._starter.start("forkserver", fds, fds, self._title)
         except BaseException:
             ours.close()
             raise
@@ -65,21 +65,21 @@ class ForkServerLauncher:
 
     def start(self, generation: int) -> LaunchedChild:
         read_end, write_end = os.pipe()
-        ends: ParentChannel | None = None
+        channel: ParentChannel | None = None
         try:
             os.set_blocking(read_end, False)
-            ends = ParentChannel(generation, spare=self._spare)
-            self._request_fork(generation, (*ends.for_child, write_end))
+            channel = ParentChannel(generation, spare_descriptor=self._spare_descriptor)
+            self._request_fork(generation, (*channel.for_child, write_end))
         except BaseException:
             os.close(read_end)
-            if ends is not None:
-                ends.close()
+            if channel is not None:
+                channel.close()
             raise
         finally:
             os.close(write_end)
-            if ends is not None:
-                ends.for_child.close()
-        return LaunchedChild(ends, ForkServerChild(read_end, self), self._orphans, self._process_per_job)
+            if channel is not None:
+                channel.for_child.close()
+        return LaunchedChild(channel, ForkServerChild(read_end, self), self._orphans, self._process_per_job)
 
     def _request_fork(self, generation: int, fds: tuple[int, ...]) -> None:
         for attempt in (1, 2):
@@ -136,13 +136,13 @@ class ForkServerLauncher:
             server.close()
         self._ended.clear()
         self._orphans.end()
-        self._executor.close()
-        self._spare.release()
+        self._starter.close()
+        self._spare_descriptor.release()
         os.close(self.stacks_fd)
 
 
 class AdoptedChild(DirectChild):
-    """The reaper of a child whose server has died. A dying process closes its descriptors before its children get their
+    """A child whose server has died. A dying process closes its descriptors before its children get their
     new parent, so for a moment no process can wait for it.
     """
 
@@ -157,7 +157,7 @@ class AdoptedChild(DirectChild):
 
 
 class ForkServerChild:
-    """The reaper of a child of the fork server. ``pid`` is 0 until it has been forked."""
+    """A child of the fork server. ``pid`` is 0 until it has been forked."""
 
     def __init__(self, fd: int, launcher: ForkServerLauncher) -> None:
         self.pid = 0

@@ -91,30 +91,30 @@ class SpawnLauncher:
     def __init__(self, spec: dict[str, Any], app: App | None) -> None:
         self.registry_hash = registry_hash(app) if app is not None else ""
         self._title = str(spec["app"])
-        self._executor = InterpreterStarter(spec)
+        self._starter = InterpreterStarter(spec)
         self._orphans = Orphans()
         self.stacks_fd = stacks_file()
-        self._spare = large_payloads.SpareDescriptor(largest_outcome(app))
+        self._spare_descriptor = large_payloads.SpareDescriptor(largest_outcome(app))
         kernel.adopt_orphans()
 
     def start(self, generation: int) -> LaunchedChild:
-        ends = ParentChannel(generation, spare=self._spare)
-        fds = ends.for_child
+        channel = ParentChannel(generation, spare_descriptor=self._spare_descriptor)
+        fds = channel.for_child
         try:
             shared = (self.stacks_fd, *fds)
-            pid = self._executor.start("child", (generation, *shared), shared, self._title)
+            pid = self._starter.start("child", (generation, *shared), shared, self._title)
         except BaseException:
-            ends.close()
+            channel.close()
             raise
         finally:
             fds.close()
-        return LaunchedChild(ends, DirectChild(pid, self._orphans), self._orphans)
+        return LaunchedChild(channel, DirectChild(pid, self._orphans), self._orphans)
 
     def reap_zombies(self) -> None:
         self._orphans.reap_zombies()
 
     def close(self) -> None:
         self._orphans.end()
-        self._executor.close()
-        self._spare.release()
+        self._starter.close()
+        self._spare_descriptor.release()
         os.close(self.stacks_fd)

@@ -80,7 +80,7 @@ class ForkLauncher:
         self._orphans = Orphans()
         self._has_warned = False
         self.stacks_fd = stacks_file()
-        self._spare = large_payloads.SpareDescriptor(largest_outcome(app))
+        self._spare_descriptor = large_payloads.SpareDescriptor(largest_outcome(app))
         kernel.adopt_orphans()
         gc.collect()
 
@@ -89,30 +89,30 @@ class ForkLauncher:
         child does not write their buffers again, the collector stays off so that shared pages are not touched, and
         signals are blocked until the child has its own handlers. OSError when the fork fails."""
         self._join_resolver_threads()
-        ends = ParentChannel(generation, True, self._spare)
+        channel = ParentChannel(generation, True, self._spare_descriptor)
         job_logging.flush_streams()
         worker_pid = os.getpid()
         was_enabled = gc.isenabled()
         gc.disable()
-        former = process_setup.block_signals()
+        former_mask = process_setup.block_signals()
         try:
             pid = _fork()
             if pid == 0:
-                self._be_child(ends, worker_pid)
+                self._run_as_child(channel, worker_pid)
         except BaseException:
-            ends.for_child.close()
-            ends.close()
+            channel.for_child.close()
+            channel.close()
             raise
         finally:
-            process_setup.unblock_signals(former)
+            process_setup.unblock_signals(former_mask)
             if was_enabled:
                 gc.enable()
-        ends.for_child.close()
-        return LaunchedChild(ends, DirectChild(pid, self._orphans), self._orphans, self._process_per_job)
+        channel.for_child.close()
+        return LaunchedChild(channel, DirectChild(pid, self._orphans), self._orphans, self._process_per_job)
 
-    def _be_child(self, ends: ParentChannel, worker_pid: int) -> NoReturn:
+    def _run_as_child(self, channel: ParentChannel, worker_pid: int) -> NoReturn:
         with exit_after_block():
-            child = ChildChannel(ends.generation, ends.for_child, ends.page)
+            child = ChildChannel(channel.generation, channel.for_child, channel.page)
             parameters = ChildParameters(
                 worker_pid,
                 worker_pid,
@@ -140,7 +140,7 @@ class ForkLauncher:
 
     def close(self) -> None:
         self._orphans.end()
-        self._spare.release()
+        self._spare_descriptor.release()
         os.close(self.stacks_fd)
 
 

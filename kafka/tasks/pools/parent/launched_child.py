@@ -50,49 +50,49 @@ class LaunchedChild:
     """A child: the parent's ends of its channel, and the handle that knows its exit status."""
 
     def __init__(
-        self, ends: ParentChannel, reaper: ProcessHandle, orphans: Orphans, process_per_job: bool = False
+        self, channel: ParentChannel, process: ProcessHandle, orphans: Orphans, process_per_job: bool = False
     ) -> None:
-        self.generation = ends.generation
-        self.page: ChildPage = ends.page
-        self.messages_fd = ends.messages_fd
-        self.pid = reaper.pid
-        self.pidfd = reaper.pidfd
-        self._ends = ends
-        self._reaper = reaper
+        self.generation = channel.generation
+        self.page: ChildPage = channel.page
+        self.messages_fd = channel.messages_fd
+        self.pid = process.pid
+        self.pidfd = process.pidfd
+        self._channel = channel
+        self._process = process
         self._orphans = orphans
         self._process_per_job = process_per_job
         self._exit: ExitStatus | None = None
-        self._has_ended = False
-        self._usages: dict[int, tuple[int, float]] = {}
+        self._has_exited = False
+        self._usage_by_pid: dict[int, tuple[int, float]] = {}
         self.messages_eof = False
         self._is_closed = False
-        self.send, self.recall, self.retire = ends.send, ends.recall, ends.retire
+        self.send, self.recall, self.retire = channel.send, channel.recall, channel.retire
 
     def read_messages(self) -> list[ChildMessage]:
         try:
-            return self._ends.read_messages()
+            return self._channel.read_messages()
         finally:
-            self.messages_eof = self._ends.messages_eof
+            self.messages_eof = self._channel.messages_eof
 
     def exited(self) -> ExitStatus | None:
         if self._exit is not None:
             return self._exit
-        status = self._reaper.exited()
-        self.pid = self._reaper.pid
-        self.pidfd = self._reaper.pidfd
+        status = self._process.exited()
+        self.pid = self._process.pid
+        self.pidfd = self._process.pidfd
         if status is not None and self._process_per_job and self.pid:
-            self._has_ended = True
-            if not reap_group(self.pid, self._usages):
+            self._has_exited = True
+            if not reap_group(self.pid, self._usage_by_pid):
                 self.pidfd = None  # it reports nothing more, and would be readable for ever
                 return None
-            usage = self.page.lost_usage or self._usages.get(self.page.runner_pid)
+            usage = self.page.lost_usage or self._usage_by_pid.get(self.page.runner_pid)
             if usage is not None:
                 status = status._replace(max_rss_bytes=usage[0], cpu_s=usage[1])
         self._exit = status
         return status
 
     def soft(self, seq: int) -> None:
-        self._ends.page.soft(seq)
+        self._channel.page.soft(seq)
         self._signal_runner(SOFT_SIGNAL)
 
     def dump(self) -> bool:
@@ -104,11 +104,11 @@ class LaunchedChild:
     def _signal_runner(self, signum: int) -> None:
         """To the process that runs the job, which may be a fork of the child: then by a pidfd, since the page loses its
         number before it is reaped. Nothing when the child has ended: what its page says is of the past."""
-        if self._has_ended:
+        if self._has_exited:
             return
         pid = self.page.runner_pid
         if not pid:
-            self._reaper.signal(signum)
+            self._process.signal(signum)
             return
         pidfd = kernel.pidfd_of(pid)
         if pidfd is not None:
@@ -126,7 +126,7 @@ class LaunchedChild:
         self._signal_runner(signum)
 
     def kill_group(self, signum: int) -> None:
-        self._reaper.signal(signum, group=True)
+        self._process.signal(signum, group=True)
 
     def kill_orphans(self) -> None:
         self._orphans.kill_orphans()
@@ -134,15 +134,15 @@ class LaunchedChild:
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._ends.close()
-            self._reaper.close()
+            self._channel.close()
+            self._process.close()
 
     def __repr__(self) -> str:
         return f"<child {self.generation}, process {self.pid}>"
 
 
 class DirectChild:
-    """The reaper of a process that this one has started itself, or has been given by the death of its parent."""
+    """A process that this one has started itself, or whose parent has ended, so that it is this one's child now."""
 
     def __init__(self, pid: int, orphans: Orphans) -> None:
         self.pid = pid

@@ -38,16 +38,16 @@ class Orphans:
     def __init__(self) -> None:
         self.own: set[int] = set()
         self._killed: set[int] = set()
-        self._zombies: dict[int, float] = {}
-        self._died: set[int] = set()
-        self._died_before: set[int] = set()
-        self._more_may_come = False
+        self._zombie_since: dict[int, float] = {}
+        self._exited: set[int] = set()
+        self._exited_before: set[int] = set()
+        self._may_have_children = False
         """What was killed had children, perhaps in sessions of their own: they come when it is dead."""
 
     def on_child_exit(self, pid: int) -> None:
         """A child has ended and was reaped: zombies of its session may be reaped."""
         self.own.discard(pid)
-        self._died.add(pid)
+        self._exited.add(pid)
 
     def kill_orphans(self) -> list[int]:
         """Kill all orphans; returns their pids. They are reaped by :meth:`reap_zombies`, which kills what comes from
@@ -56,7 +56,7 @@ class Orphans:
         orphans = [
             pid for pid in children_of(os.getpid()) if pid not in self.own and (pid in self._killed or _is_orphan(pid))
         ]
-        self._more_may_come = bool(orphans)
+        self._may_have_children = bool(orphans)
         for pid in orphans:
             if pid not in self._killed:
                 log.warning("killing process %d, which was left behind by a child that has ended", pid)
@@ -75,10 +75,10 @@ class Orphans:
 
     def reap_zombies(self) -> None:
         """Reap the zombies that no other part of the program waits for."""
-        if self._more_may_come:
+        if self._may_have_children:
             self.kill_orphans()
         now = time.monotonic()
-        ours = self._died | self._died_before | self.own
+        ours = self._exited | self._exited_before | self.own
         zombies: dict[int, float] = {}
         killed: set[int] = set()
         for pid in children_of(os.getpid()):
@@ -89,14 +89,14 @@ class Orphans:
                 killed.add(pid)
             if stat is None or stat[0] != "Z":
                 continue
-            since = self._zombies.get(pid, now)
+            since = self._zombie_since.get(pid, now)
             if pid in killed or stat[2] in ours or now - since >= ZOMBIE_S:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
             else:
                 zombies[pid] = since
-        self._zombies, self._killed = zombies, killed
-        self._died, self._died_before = set(), self._died
+        self._zombie_since, self._killed = zombies, killed
+        self._exited, self._exited_before = set(), self._exited
 
 
 def _is_orphan(pid: int) -> bool:

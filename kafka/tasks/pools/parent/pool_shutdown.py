@@ -20,7 +20,7 @@ REAP_S = 5.0
 
 
 def poll_once(supervision: Supervision, timeout_s: float) -> None:
-    """Wait for news, a death or a deadline for up to ``timeout_s``, and see to it."""
+    """Wait up to ``timeout_s`` for a message, an exit or a deadline, and handle it."""
     deadlines = supervision.deadlines
     when = deadlines.next_at()
     if when is not None:

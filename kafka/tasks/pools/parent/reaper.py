@@ -1,6 +1,6 @@
 """Detects which children have ended: by a pidfd, by the end of a channel, or by polling.
 
-A pidfd and the end of the news are reported by the loop; their callbacks only note the child
+A pidfd and the end of the messages are reported by the loop; their callbacks only note the child
 (:meth:`Reaper.check_later`), and :meth:`Reaper.check` asks the system after all callbacks of the turn, where
 descriptors may be closed. Where the system has no pidfd (macOS, some sandboxes) the end of the channel is followed by a
 few polls, and all children are polled each half second: a process that a task has left behind may hold the channel open
@@ -90,7 +90,7 @@ class Reaper:
     def _handle_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         try:
             self._handler.on_exit(child, end)
-        except Exception:  # the other suspects must not wait for ever because of it
+        except Exception:  # the other children must not wait for ever because of it
             log.exception("could not clean up after the end of %s", child)
 
     def _check_again(self, child: ChildProcess, after_s: float) -> None:

@@ -101,7 +101,7 @@ class Supervision:
         loop: Loop | None,
         is_strict: bool = False,
         rng: Random | None = None,
-        look: Callable[[int], ProcessSample | None] = sample_process,
+        sample: Callable[[int], ProcessSample | None] = sample_process,
         oom: OomCounter | None = None,
     ) -> None:
         self.slots = settings.slots
@@ -116,18 +116,18 @@ class Supervision:
         self.is_closing = False
         """Whether no child is started any more."""
         self.deadlines = PoolDeadlines(loop)
-        self.monitor = ChildMonitor(settings, self, self.deadlines, look)
+        self.monitor = ChildMonitor(settings, self, self.deadlines, sample)
         self.reaper = Reaper(self.children, self, self.deadlines, loop)
         self._launcher = launcher
         self._settings = settings
-        self._owner = owner
+        self._pool = owner
         self._loop = loop
         self._time = self.deadlines.time
         self._rng = rng or Random()
         self._oom = oom or OomCounter()
         self._generation = 0
         # A call of the change callback is scheduled: several changes in one turn of the loop are one.
-        self._is_change_due = False
+        self._is_change_scheduled = False
         self._next_maintenance: Deadline | None = None
 
     # -- size -----------------------------------------------------------------------------------------------------
@@ -184,14 +184,14 @@ class Supervision:
         """Maintain, and notify the pool, after the callbacks of this turn."""
         if self._loop is None:
             self._change()
-        elif not self._is_change_due:
-            self._is_change_due = True
+        elif not self._is_change_scheduled:
+            self._is_change_scheduled = True
             self._loop.call_soon(self._change)
 
     def _change(self) -> None:
-        self._is_change_due = False
+        self._is_change_scheduled = False
         self.maintain()
-        self._owner.on_children_changed()
+        self._pool.on_children_changed()
 
     def availability_changed(self, child: ChildProcess) -> None:
         """It may be given jobs again, or not any more: then what it has not received is for others."""
@@ -284,7 +284,7 @@ class Supervision:
         log.warning("child failed to start: %s%s", why, when)
         self._log_if_degraded(was_open, now)
         self._maintain_at(max(now, self.breaker.next_at))
-        self._owner.on_children_changed()
+        self._pool.on_children_changed()
 
     def _on_crash(self, child: ChildProcess, death: ChildExit, running: StartedJob | None, now: float) -> None:
         if not death.is_ours:  # logged when it was killed
@@ -322,10 +322,10 @@ class Supervision:
         except ChannelDamaged as error:
             self.on_channel_damaged(child, str(error))
         if started:
-            self._owner.on_jobs_started(child, started)
+            self._pool.on_jobs_started(child, started)
         if done:
             self.breaker.on_job_done()
-            child.on_jobs_ended(self._owner.on_jobs_done(child, done))
+            child.on_jobs_ended(self._pool.on_jobs_done(child, done))
             if child.stage is ChildStage.UP:
                 self._after_jobs(child)
             elif child.stage is ChildStage.RETIRING and not child.jobs:
@@ -354,7 +354,7 @@ class Supervision:
             self.monitor.sample(child, now)
         self._oom.advance()
         self._launcher.reap_zombies()
-        self._owner.on_sample(now)
+        self._pool.on_sample(now)
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
@@ -419,7 +419,7 @@ class Supervision:
     def _return_jobs(self, child: ChildProcess) -> None:
         back = child.recall_jobs()
         if back:
-            self._owner.on_jobs_returned(back)
+            self._pool.on_jobs_returned(back)
 
     def on_exit(self, child: ChildProcess, end: ExitStatus) -> None:
         """The process has ended."""
@@ -444,12 +444,12 @@ class Supervision:
         elif (child.kill_reason is None and not death.expected) or (death.cause == "memory" and not child.sent_count):
             self._on_crash(child, death, running, now)
         if others:
-            self._owner.on_jobs_returned(others)
+            self._pool.on_jobs_returned(others)
         if running is not None:
             self.lost_by_cause[death.cause] = self.lost_by_cause.get(death.cause, 0) + 1
-            self._owner.on_job_lost(child, running, death)
+            self._pool.on_job_lost(child, running, death)
         self.maintain()
-        self._owner.on_children_changed()
+        self._pool.on_children_changed()
 
     def _read_to_the_end(self, child: ChildProcess) -> None:
         """Read the remaining messages of a dead child. A process that it left behind may hold the channel open, so an
