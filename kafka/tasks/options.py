@@ -19,7 +19,7 @@ from kafka.tasks.format.envelope import DEAD, MOST_EXTRA, OWN_HEADERS, Header
 from kafka.tasks.format.serializers import check_serializer
 from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
-from kafka.tasks.settings import Seconds, flag, optional, retry_policy, seconds
+from kafka.tasks.settings import Seconds, check_limits, flag, optional, retry_policy, seconds
 
 MOST_HEADER_NAME = 250
 """Characters of a header's name."""
@@ -187,12 +187,6 @@ def _checked(what: str, given: Mapping[str, Any], table: Mapping[str, Callable[[
     values = {name: table[name](name, value) for name, value in given.items()}
     check_limits(values.get("soft_timeout"), values.get("timeout"))
     return values
-
-
-def check_limits(soft: float | None, hard: float | None) -> None:
-    """A soft limit is below the hard one; an error else."""
-    if soft is not None and hard is not None and soft >= hard:
-        raise IllegalArgumentError(f"soft_timeout ({soft:g} s) must be below timeout ({hard:g} s)")
 
 
 def limits(*nearest_first: tuple[float | None, float | None]) -> tuple[float | None, float | None]:

@@ -278,20 +278,17 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
     """Settings with defaults filled in; :class:`KafkaConfigurationError` for an unknown or impossible one."""
     values: dict[str, Any] = {name: row.default for name, row in SETTINGS.items()}
     client = ClientSettings()
-    for name, value in given.items():
-        if name in SETTINGS:
-            try:
+    try:
+        for name, value in given.items():
+            if name in SETTINGS:
                 values[name] = SETTINGS[name].check(name, value)
-            except IllegalArgumentError as error:
-                raise KafkaConfigurationError(error.args[0]) from None
-        elif name.startswith(_CLIENT_PREFIXES):
-            client[name] = value
-        else:
-            raise KafkaConfigurationError(f"an app has no setting {name!r}{did_you_mean(name, SETTINGS)}")
-    if values["timeout"] and values["soft_timeout"] and values["soft_timeout"] >= values["timeout"]:
-        raise KafkaConfigurationError(
-            f"soft_timeout ({values['soft_timeout']:g} s) must be below timeout ({values['timeout']:g} s)"
-        )
+            elif name.startswith(_CLIENT_PREFIXES):
+                client[name] = value
+            else:
+                raise KafkaConfigurationError(f"an app has no setting {name!r}{did_you_mean(name, SETTINGS)}")
+        check_limits(values["soft_timeout"], values["timeout"])
+    except IllegalArgumentError as error:
+        raise KafkaConfigurationError(error.args[0]) from None
     if values["serializer"] not in values["accept_content"]:
         raise KafkaConfigurationError(
             f"serializer={values['serializer']!r} needs accept_content=[...] with {values['serializer']!r} in it, here "
@@ -299,6 +296,12 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
         )
     values["bootstrap_servers"] = _with_absolute_directory(values["bootstrap_servers"])
     return Settings(client=client, **values)
+
+
+def check_limits(soft: float | None, hard: float | None) -> None:
+    """A soft limit is below the hard one; :class:`IllegalArgumentError` else."""
+    if soft is not None and hard is not None and soft >= hard:
+        raise IllegalArgumentError(f"soft_timeout ({soft:g} s) must be below timeout ({hard:g} s)")
 
 
 def _with_absolute_directory(servers: str) -> str:

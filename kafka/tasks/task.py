@@ -22,8 +22,9 @@ from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.serializers import PayloadFormat
 from kafka.tasks.functions import FunctionName, is_coroutine_function, refusal_of_main
-from kafka.tasks.options import CallKeywords, TaskOptions, call_options, check_limits
+from kafka.tasks.options import CallKeywords, TaskOptions, call_options
 from kafka.tasks.retry import Retry
+from kafka.tasks.settings import check_limits
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing has it from 3.11 on

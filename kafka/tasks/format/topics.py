@@ -29,6 +29,9 @@ from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _OWN = frozenset({"results", "commands", "control", "schedule", "workers"})
+DEAD_SUFFIX = ".dead"
+"""Of the topic of a queue's dead jobs."""
+
 _SUFFIXES = frozenset({"due", "suspect", "dead", "late"})
 
 
@@ -81,7 +84,7 @@ class TopicNames:
 
     def dead(self, queue: str) -> str:
         """The topic of the queue's dead jobs."""
-        return f"{self.app}.{queue}.dead"
+        return f"{self.app}.{queue}{DEAD_SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -231,12 +234,7 @@ def ensure_topics(
     existing = dict(admin.existing(by_name))
     missing = [plan for name, plan in by_name.items() if name not in existing]
     if missing and not create:
-        name, plan = missing[0].name, missing[0]
-        settings = " ".join(f"--config {key}={value}" for key, value in sorted(plan.configs.items()))
-        raise KafkaConfigurationError(
-            f"topic {name} does not exist and create_topics is False; create it with "
-            f"--topic {name} --partitions {plan.partitions} {settings}"
-        )
+        raise missing_topic_error(missing[0])
     if missing:
         of_others = admin.create(missing)
         existing.update({plan.name: plan.partitions for plan in missing})
@@ -244,6 +242,15 @@ def ensure_topics(
             existing.update(admin.existing(of_others))
     configs = admin.configs(existing)
     return {name: _check(by_name[name], partitions, configs[name], warn) for name, partitions in existing.items()}
+
+
+def missing_topic_error(plan: TopicPlan) -> KafkaConfigurationError:
+    """The error of a topic that does not exist and may not be created: it says how to create it."""
+    configs = " ".join(f"--config {name}={value}" for name, value in sorted(plan.configs.items()))
+    return KafkaConfigurationError(
+        f"topic {plan.name} does not exist and create_topics is False; create it with "
+        f"--topic {plan.name} --partitions {plan.partitions} {configs}"
+    )
 
 
 def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> ExistingTopic:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import did_you_mean
-from kafka.tasks.options import check_limits
-from kafka.tasks.settings import LONGEST_S
+from kafka.tasks.settings import LONGEST_S, check_limits
 
 if TYPE_CHECKING:
     from kafka.tasks.app import App

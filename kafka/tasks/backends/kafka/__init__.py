@@ -10,6 +10,8 @@
     dead_log             a queue's dead topic as a log, with a connection of its own
     control              which queues are paused: written by operators, read by workers on their loop
     purge                the jobs of a queue that have not ended, to be counted and deleted, the same
+    partition_reader     a partition, polled to a known end offset
+    timed_resident       the base of what acts on a client's loop from time to time
 
 Consumer groups (brokers before 4.2, and ordered queues) are to come as a second delivery beside the one here.
 """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from kafka import admin
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
@@ -21,13 +21,15 @@ from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
     KafkaError,
+    LeaderNotAvailableError,
     NoError,
     TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.structs import TopicPartition
 from kafka.tasks.errors import UnknownQueue, did_you_mean
-from kafka.tasks.format.topics import TopicPlan
+from kafka.tasks.format.topics import DEAD_SUFFIX, TopicPlan
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,27 @@ ENQUEUE_APIS = {CREATE_TOPICS: "CreateTopics", 32: "DescribeConfigs"}
 SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge"}
 
 
+MISSING_TOPIC: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
+"""Error codes of a topic that does not exist, or that the asked broker does not know yet."""
+
+
+def new_topic(plan: TopicPlan) -> NewTopic:
+    """A planned topic, to be created."""
+    return NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
+
+
+def find_topics(names: Sequence[str], **limits: Any) -> Any:
+    """A dialogue: those of ``names`` that exist, with their number of partitions. ``limits``: of its requests. Raises
+    the first error."""
+    partition_counts: dict[str, int] = {}
+    for topic in (yield from admin.dialogues.describe_topics(list(names), **limits)):
+        if not topic["error_code"]:
+            partition_counts[topic["name"]] = len(topic["partitions"])
+        elif topic["error_code"] not in MISSING_TOPIC:
+            raise for_code(topic["error_code"])(f"topic {topic['name']}")
+    return partition_counts
+
+
 class Administration:
     """Asks and changes topics and groups, blocking."""
 
@@ -51,15 +74,8 @@ class Administration:
 
     def existing(self, names: Iterable[str]) -> Mapping[str, int]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
-        partition_counts = {}
-        requested = admin.dialogues.describe_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
-        for topic in self._wait(requested):
-            error = for_code(topic["error_code"])
-            if error is NoError:
-                partition_counts[topic["name"]] = len(topic["partitions"])
-            elif error.__name__ not in ("UnknownTopicOrPartitionError", "LeaderNotAvailableError"):
-                raise error(f"topic {topic['name']}")
-        return partition_counts
+        found: dict[str, int] = self._wait(find_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s))
+        return found
 
     def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
@@ -67,10 +83,7 @@ class Administration:
 
     def create(self, plans: Sequence[TopicPlan]) -> set[str]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`. Comes back when every partition has a leader."""
-        topics = [
-            NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
-            for plan in plans
-        ]
+        topics = [new_topic(plan) for plan in plans]
         created = self._wait(
             admin.dialogues.create_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s, raise_errors=False)
         )
@@ -149,8 +162,14 @@ class Administration:
 def check_queue_topic(topic: str, existing: Collection[str]) -> None:
     """:class:`UnknownQueue` with the nearest queue when the topic of a queue is not among the existing ones."""
     if topic not in existing:
-        queues = [name.removesuffix(".suspect") for name in existing if name.endswith(".suspect")]
-        raise UnknownQueue(f"unknown queue: the broker has no topic {topic}{did_you_mean(topic, queues)}")
+        raise unknown_queue(topic, existing)
+
+
+def unknown_queue(topic: str, existing: Iterable[str]) -> UnknownQueue:
+    """The error of a queue whose topic, of jobs or of dead ones, the broker does not have; names the nearest queue."""
+    queues = [name.removesuffix(DEAD_SUFFIX) for name in existing if name.endswith(DEAD_SUFFIX)]
+    hint = did_you_mean(topic.removesuffix(DEAD_SUFFIX), queues)
+    return UnknownQueue(f"unknown queue: the broker has no topic {topic}{hint}")
 
 
 def check_share_groups(client: KafkaClient) -> None:

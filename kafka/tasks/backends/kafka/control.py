@@ -15,24 +15,21 @@ from contextlib import closing
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, OffsetSpec, admin
-from kafka.admin import NewTopic
 from kafka.client import KafkaClient
 from kafka.consumer import KafkaConsumer
 from kafka.errors import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
-    LeaderNotAvailableError,
     TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-    for_code,
 )
-from kafka.future import Future
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import PauseCallback
-from kafka.tasks.backends.kafka.admin import check_queue_topic
+from kafka.tasks.backends.kafka.admin import check_queue_topic, find_topics, new_topic
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
+from kafka.tasks.backends.kafka.partition_reader import read_timeout, read_to
+from kafka.tasks.backends.kafka.timed_resident import TimedResident
 from kafka.tasks.format.control import QueueControl, decode_control, encode_control
 from kafka.tasks.format.topics import TopicDefaults, TopicNames, control_plan
 from kafka.tasks.settings import Settings
@@ -46,7 +43,6 @@ POLL_S: Final = 0.05
 READ_S: Final = 10.0
 """Time limit of a check and of a reading; also the most that a worker's start waits for the first ones."""
 
-_MISSING: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
 _CONSUMER_CONFIGS: Final[dict[str, Any]] = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
@@ -54,7 +50,7 @@ _CONSUMER_CONFIGS: Final[dict[str, Any]] = {
 }
 
 
-class ControlReader:
+class ControlReader(TimedResident):
     """Knows which of ``queues`` are paused, and calls back on the loop of ``client`` when these are others.
 
     From :meth:`start` until :meth:`close`, or the end of the client. It never raises; what goes wrong is logged, and
@@ -69,8 +65,7 @@ class ControlReader:
         timeout_s: float,
     ) -> None:
         """Asks nothing before :meth:`start`."""
-        self._client = client
-        self._loop: Any = client.loop
+        super().__init__(client)
         self._place = TopicPartition(topic, 0)
         self._queues = queues
         self._timeout_s = min(timeout_s, READ_S)
@@ -82,8 +77,6 @@ class ControlReader:
         self._paused_by_queue: dict[str, bool] = {}
         self._give_up_at = 0.0
         self._check_count = 0
-        self._timer: Any = None
-        self._is_closed = False
 
     def start(self) -> None:
         """Check for the first time, driving the loop until that is done; later checks follow by themselves."""
@@ -97,17 +90,6 @@ class ControlReader:
         if self._paused:
             on_paused(self._paused)
 
-    def finish(self) -> Future[None]:
-        """See ``LoopResident``: nothing under way is worth waiting for."""
-        return Future[None]().success(None)
-
-    def close(self) -> None:
-        """Check no more."""
-        self._is_closed = True
-        self._client.remove_resident(self)
-        if self._timer is not None:
-            self._timer.cancel()
-
     def _check(self) -> None:
         self._client.run(self._find_end()).add_callback(self._on_end_offset).add_errback(self._failed)
 
@@ -115,11 +97,8 @@ class ControlReader:
         """A dialogue: the offset behind the topic's last record; 0 when there is no topic."""
         limits: dict[str, Any] = {"backoff": self._client.retry_backoff, "timeout_s": self._timeout_s}
         if not self._exists:
-            (described,) = yield from admin.dialogues.describe_topics([self._place.topic], **limits)
-            if described["error_code"] in _MISSING:
+            if not (yield from find_topics([self._place.topic], **limits)):
                 return 0
-            if described["error_code"]:
-                raise for_code(described["error_code"])(f"topic {self._place.topic}")
             self._exists = True
         offsets = yield from admin.dialogues.list_partition_offsets({self._place: OffsetSpec.LATEST}, **limits)
         return offsets[self._place].offset
@@ -150,8 +129,8 @@ class ControlReader:
                     self._paused_by_queue[control.queue] = control.is_paused
             if _position(consumer, self._place) < self._read_to:
                 if self._loop.time() > self._give_up_at:
-                    raise KafkaTimeoutError(f"could not read topic {self._place.topic} within {self._timeout_s:g} s")
-                self._timer = self._loop.call_later(POLL_S, self._read_records)
+                    raise read_timeout(self._place.topic, self._timeout_s)
+                self._call_later(POLL_S, self._read_records)
                 return
         except KafkaError as error:
             self._read_to = 0
@@ -190,8 +169,8 @@ class ControlReader:
             self._consumer.close_async()
             self._consumer = None
         self._check_count += 1
-        if again and not self._is_closed:
-            self._timer = self._loop.call_later(CHECK_S, self._check)
+        if again:
+            self._call_later(CHECK_S, self._check)
 
 
 def _position(consumer: KafkaConsumer, place: TopicPartition) -> int:
@@ -231,9 +210,8 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
 
 def _create_topic(administration: KafkaAdminClient, names: TopicNames, shape: TopicDefaults) -> None:
     plan = control_plan(names, shape)
-    topic = NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
     try:
-        administration.create_topics([topic], wait_for_metadata=True)
+        administration.create_topics([new_topic(plan)], wait_for_metadata=True)
     except TopicAlreadyExistsError:  # by another operator, just now
         administration.wait_for_topics([plan.name])
 
@@ -243,14 +221,9 @@ def _is_paused(io: Any, place: TopicPartition, queue: str, timeout_s: float) -> 
     consumer: KafkaConsumer = io.call(lambda: KafkaConsumer(client=client, **_CONSUMER_CONFIGS))
     with closing(consumer):
         consumer.assign([place])
-        end = consumer.end_offsets([place])[place]
-        give_up_at = time.monotonic() + timeout_s
         is_paused = False
-        while consumer.position(place) < end:
-            if time.monotonic() > give_up_at:
-                raise KafkaTimeoutError(f"could not read topic {place.topic} within {timeout_s:g} s")
-            for record in consumer.poll(100).get(place, ()):
-                control = decode_control(record.key, record.value)
-                if control is not None and control.queue == queue:
-                    is_paused = control.is_paused
+        for record in read_to(consumer, place, consumer.end_offsets([place])[place], timeout_s):
+            control = decode_control(record.key, record.value)
+            if control is not None and control.queue == queue:
+                is_paused = control.is_paused
         return is_paused

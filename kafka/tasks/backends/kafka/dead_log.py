@@ -3,34 +3,30 @@ an administration client that share it."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kafka import KafkaAdminClient
 from kafka.consumer import ConsumerRecord, KafkaConsumer
-from kafka.errors import KafkaTimeoutError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import DeadRecord
+from kafka.tasks.backends.kafka.admin import unknown_queue
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
-from kafka.tasks.errors import UnknownQueue, did_you_mean
+from kafka.tasks.backends.kafka.partition_reader import poll_to
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.settings import Settings
 
 MOST_BUFFERED: Final = 1000
 """A partition with so many records that wait for older ones of others is not fetched."""
 
-POLL_MS: Final = 500
-SUFFIX: Final = ".dead"
-
 
 class KafkaDeadLog:
     """See :class:`kafka.tasks.backends.base.DeadLog`."""
 
     def __init__(self, topic: str, settings: Settings) -> None:
-        """Connects, and looks how many partitions the topic has; :class:`UnknownQueue` when there is none."""
+        """Connects, and looks how many partitions the topic has; UnknownQueue when there is none."""
         self.topic = topic
         self._settings = settings
         self._timeout_s = settings.request_timeout
@@ -43,10 +39,7 @@ class KafkaDeadLog:
             )
             partition_numbers = self._consumer.partitions_for_topic(topic)
             if not partition_numbers:
-                queues = [name.removesuffix(SUFFIX) for name in self._consumer.topics() if name.endswith(SUFFIX)]
-                queue = topic.removesuffix(SUFFIX)
-                hint = did_you_mean(queue, queues)
-                raise UnknownQueue(f"unknown queue {queue!r}: the broker has no topic {topic}{hint}")
+                raise unknown_queue(topic, self._consumer.topics())
         except BaseException:
             self._io.close()
             raise
@@ -72,8 +65,8 @@ class KafkaDeadLog:
             self._consumer.seek(partition, spans[partition.partition][0])
         waiting: dict[TopicPartition, deque[ConsumerRecord]] = {partition: deque() for partition in ends}
         while waiting:
-            for partition in [each for each, records in waiting.items() if not records]:
-                if not self._poll_until_buffered(partition, waiting, ends):
+            for partition in list(waiting):
+                if not waiting[partition] and not self._poll_until_buffered(partition, waiting, ends):
                     del waiting[partition]
             if waiting:
                 oldest = min(waiting.values(), key=lambda records: records[0].timestamp).popleft()
@@ -88,19 +81,21 @@ class KafkaDeadLog:
         ends: Mapping[TopicPartition, int],
     ) -> bool:
         """Poll until ``wanted`` has a record; False when it has none before its end."""
-        give_up_at = time.monotonic() + self._timeout_s
-        while not waiting[wanted]:
-            if self._consumer.position(wanted) >= ends[wanted]:
-                return False
-            if time.monotonic() > give_up_at:
-                raise KafkaTimeoutError(f"could not read topic {self.topic} within {self._timeout_s:g} s")
-            full = {each for each, records in waiting.items() if len(records) >= MOST_BUFFERED}
-            self._consumer.pause(*(full - self._consumer.paused()))
-            self._consumer.resume(*(self._consumer.paused() - full))
-            for partition, records in self._consumer.poll(POLL_MS).items():
+        self._pause_full(waiting)
+        for polled in poll_to(self._consumer, wanted, ends[wanted], self._timeout_s):
+            for partition, records in polled.items():
                 if partition in waiting:
                     waiting[partition].extend(each for each in records if each.offset < ends[partition])
-        return True
+            if waiting[wanted]:
+                return True
+            self._pause_full(waiting)
+        return False
+
+    def _pause_full(self, waiting: Mapping[TopicPartition, deque[ConsumerRecord]]) -> None:
+        """Fetch from those partitions alone that have room in their buffers."""
+        full = {each for each, records in waiting.items() if len(records) >= MOST_BUFFERED}
+        self._consumer.pause(*(full - self._consumer.paused()))
+        self._consumer.resume(*(self._consumer.paused() - full))
 
     def append(self, partition: int, value: bytes, headers: list[Header]) -> None:
         """See :class:`kafka.tasks.backends.base.DeadLog`."""

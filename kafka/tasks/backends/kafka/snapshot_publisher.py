@@ -10,19 +10,12 @@ import logging
 from typing import Any, Final
 
 from kafka import admin
-from kafka.admin import NewTopic
 from kafka.client import KafkaClient
-from kafka.errors import (
-    KafkaConfigurationError,
-    KafkaError,
-    LeaderNotAvailableError,
-    TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
+from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.producer import KafkaProducer
+from kafka.tasks.backends.kafka.admin import find_topics, new_topic
 from kafka.tasks.backends.kafka.connection import last_connect_error, producer_configs
-from kafka.tasks.format.topics import TopicPlan
+from kafka.tasks.format.topics import TopicPlan, missing_topic_error
 from kafka.tasks.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -32,8 +25,6 @@ STALE_S: Final = 10.0
 WARN_AFTER_FAILURES: Final = 2
 """Failures in a row: what was under way in an outage may fail just after it."""
 BATCH_BYTES: Final = 65_536
-
-_MISSING_TOPIC: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
 
 
 class KafkaSnapshotPublisher:
@@ -86,20 +77,12 @@ class KafkaSnapshotPublisher:
         """A dialogue: make the topic if it is not there; KafkaConfigurationError when that is not allowed."""
         backoff, timeout_s = self._client.retry_backoff, self._settings.request_timeout
         plan = self._plan
-        (description,) = yield from admin.dialogues.describe_topics([plan.name], backoff=backoff, timeout_s=timeout_s)
-        if not description["error_code"]:
+        if (yield from find_topics([plan.name], backoff=backoff, timeout_s=timeout_s)):
             return
-        if description["error_code"] not in _MISSING_TOPIC:
-            raise for_code(description["error_code"])(f"topic {plan.name}")
         if not self._settings.create_topics:
-            configs = " ".join(f"--config {name}={value}" for name, value in sorted(plan.configs.items()))
-            raise KafkaConfigurationError(
-                f"topic {plan.name} does not exist and create_topics is False; create it with "
-                f"--topic {plan.name} --partitions {plan.partitions} {configs}"
-            )
-        topic = NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
+            raise missing_topic_error(plan)
         try:
-            yield from admin.dialogues.create_topics([topic], backoff=backoff, timeout_s=timeout_s)
+            yield from admin.dialogues.create_topics([new_topic(plan)], backoff=backoff, timeout_s=timeout_s)
         except TopicAlreadyExistsError:
             log.debug("topic %s was created by another worker", plan.name)
         yield from admin.dialogues.wait_for_topics([plan.name], timeout_s=timeout_s)

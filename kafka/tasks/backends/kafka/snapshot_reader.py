@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kafka.consumer import ConsumerRecord, KafkaConsumer
-from kafka.errors import KafkaTimeoutError
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import PublishedSnapshot, QueueBacklog
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect_in_thread
+from kafka.tasks.backends.kafka.partition_reader import read_to
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
 
@@ -64,7 +64,7 @@ class KafkaSnapshotReader:
             while time.monotonic() < until and not self._seek_to_last_minute():
                 time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
         if self._is_positioned:
-            self._poll_until_time(until)
+            self._poll_until(until)
             if not self._has_read:
                 self._has_read = True
                 first_snapshot_by = time.monotonic() + FIRST_SNAPSHOT_WAIT_S
@@ -100,28 +100,21 @@ class KafkaSnapshotReader:
         start = log_start
         if end > log_start:
             consumer.seek(place, end - 1)
-            newest = deque(self._poll_until(end), maxlen=1)
+            newest = deque(read_to(consumer, place, end, self._timeout_s), maxlen=1)
             if newest:
                 minute_ago = max(0, newest[-1].timestamp - int(KEPT_S * 1000))
                 first = consumer.offsets_for_times({place: minute_ago})[place]
                 start = log_start if first is None else first.offset
         self._first_offset = start
         consumer.seek(place, start)
-        for record in self._poll_until(end):
+        for record in read_to(consumer, place, end, self._timeout_s):
             self._add_record(record)
         newest_ms = max((at for at, _ in self._snapshots.values()), default=0)
         self._clock_offset_ms = max(0, newest_ms - _now_ms())
         self._is_positioned = True
         return True
 
-    def _poll_until(self, end: int) -> Iterator[ConsumerRecord]:
-        give_up_at = time.monotonic() + self._timeout_s
-        while self._consumer.position(self._place) < end:
-            if time.monotonic() > give_up_at:
-                raise KafkaTimeoutError(f"could not read topic {self._place.topic} within {self._timeout_s:g} s")
-            yield from self._consumer.poll(100).get(self._place, ())
-
-    def _poll_until_time(self, until: float) -> None:
+    def _poll_until(self, until: float) -> None:
         """What comes until then; what is there, at least."""
         while True:
             self._poll(min(POLL_S, max(0.0, until - time.monotonic())), is_new=True)

@@ -25,6 +25,7 @@ from kafka.errors import Cancelled, KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.timed_resident import TimedResident
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def plan_deletions(
     return {place: start for place, start in starts.items() if start > 0 and start != deleted_below.get(place)}
 
 
-class QueueTrimmer:
+class QueueTrimmer(TimedResident):
     """Deletes settled jobs of topics whose share groups have the topics' names. On the loop's thread; never blocks.
 
     ``topics``: the partitions of each topic. Rounds begin with :meth:`start` and end with :meth:`close`, or with the
@@ -56,34 +57,21 @@ class QueueTrimmer:
     """
 
     def __init__(self, client: KafkaClient, topics: Mapping[str, Sequence[TopicPartition]]) -> None:
-        self._client = client
+        super().__init__(client)
         self._topics = topics
         self._log = LimitedLog(log, most=1, every_s=INTERVAL_S, clock=client.loop.time)
         self._deleted_below: dict[TopicPartition, int] = {}
         self._denied_until: dict[str, float] = {}
         self._limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": TIMEOUT_S}
-        self._timer: Any = None
-        self._is_closed = False
 
     def start(self) -> None:
         """Trim about once a minute from now on."""
         self._client.add_resident(self)
-        self._timer = self._client.loop.call_later(INTERVAL_S * self._client.rng.random(), self._begin)
+        self._call_later(INTERVAL_S * self._client.rng.random(), self._begin)
 
     def trim(self) -> Future[None]:
         """One round now; done when the broker has answered everything. Fails only when the client is closed."""
         return self._client.run(self._trim())
-
-    def finish(self) -> Future[None]:
-        """See ``LoopResident``: nothing under way is worth waiting for."""
-        return Future[None]().success(None)
-
-    def close(self) -> None:
-        """Begin no more rounds."""
-        self._is_closed = True
-        self._client.remove_resident(self)
-        if self._timer is not None:
-            self._timer.cancel()
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 
@@ -95,12 +83,11 @@ class QueueTrimmer:
             return
         if isinstance(result, BaseException):
             log.error("could not delete settled jobs, trying again in a minute", exc_info=result)
-        delay_s = INTERVAL_S * (0.5 + self._client.rng.random())
-        self._timer = self._client.loop.call_later(delay_s, self._begin)
+        self._call_later(INTERVAL_S * (0.5 + self._client.rng.random()), self._begin)
 
     def _trim(self) -> Any:
         """A dialogue: one round."""
-        now = self._client.loop.time()
+        now = self._loop.time()
         topics = [topic for topic in self._topics if self._denied_until.get(topic, now) <= now]
         starts = yield from self._read_starts(topics)
         by_topic: dict[str, dict[TopicPartition, int]] = {}
@@ -139,7 +126,7 @@ class QueueTrimmer:
         try:
             yield from admin.dialogues.delete_records(offsets, **self._limits)
         except TopicAuthorizationFailedError as error:
-            self._denied_until[topic] = self._client.loop.time() + DENIED_S
+            self._denied_until[topic] = self._loop.time() + DENIED_S
             self._log.warning(
                 (type(error), topic),
                 "not authorized to delete the settled jobs of topic %s, so they stay on the disk; permit it with "

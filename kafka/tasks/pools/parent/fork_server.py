@@ -20,33 +20,24 @@ from typing import Any
 
 from kafka.tasks.app import App
 from kafka.tasks.pools import kernel
-from kafka.tasks.pools.ipc import large_payloads
 from kafka.tasks.pools.ipc.channel import ParentChannel
 from kafka.tasks.pools.ipc.fork_requests import ENDED, FORKED, RECORD, REQUEST
 from kafka.tasks.pools.ipc.processes import ExitStatus
 from kafka.tasks.pools.parent.exit_reasons import KILL
-from kafka.tasks.pools.parent.interpreters import InterpreterStarter
-from kafka.tasks.pools.parent.launched_child import DirectChild, LaunchedChild, exit_status_of, largest_outcome
+from kafka.tasks.pools.parent.interpreters import InterpreterLauncher
+from kafka.tasks.pools.parent.launched_child import DirectChild, LaunchedChild, exit_status_of
 from kafka.tasks.pools.parent.orphans import Orphans
-from kafka.tasks.pools.parent.stacks import stacks_file
-from kafka.tasks.pools.registry import registry_hash
 
 
-class ForkServerLauncher:
+class ForkServerLauncher(InterpreterLauncher):
     """Children come from the fork server, which is started with the launcher and again when it is gone."""
 
     def __init__(self, spec: dict[str, Any], app: App | None) -> None:
-        self.registry_hash = registry_hash(app) if app is not None else ""
-        self._title = str(spec["app"])
+        super().__init__(spec, app)
         self._process_per_job = bool(spec["process_per_job"])
-        self._starter = InterpreterStarter(spec)
-        self._orphans = Orphans()
         self._server: DirectChild | None = None
         self._socket: socket.socket | None = None
         self._ended: list[DirectChild] = []
-        self.stacks_fd = stacks_file()
-        self._spare_descriptor = large_payloads.SpareDescriptor(largest_outcome(app))
-        kernel.adopt_orphans()
         self._start_server()
 
     def _start_server(self) -> None:
@@ -121,7 +112,7 @@ class ForkServerLauncher:
         return self._orphans
 
     def reap_zombies(self) -> None:
-        self._orphans.reap_zombies()
+        super().reap_zombies()
         for server in list(self._ended):
             if server.exited() is not None:
                 server.close()
@@ -135,10 +126,7 @@ class ForkServerLauncher:
                     os.waitpid(server.pid, 0)  # it has had its SIGKILL
             server.close()
         self._ended.clear()
-        self._orphans.end()
-        self._starter.close()
-        self._spare_descriptor.release()
-        os.close(self.stacks_fd)
+        super().close()
 
 
 class AdoptedChild(DirectChild):

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafka.tasks.app import App
-from kafka.tasks.pools import job_logging, kernel
+from kafka.tasks.pools import job_logging
 from kafka.tasks.pools.child import process_setup
-from kafka.tasks.pools.ipc import large_payloads
 from kafka.tasks.pools.ipc.channel import ParentChannel
 from kafka.tasks.pools.ipc.shared_page import anonymous_file
-from kafka.tasks.pools.parent.launched_child import DirectChild, LaunchedChild, largest_outcome
-from kafka.tasks.pools.parent.orphans import Orphans
-from kafka.tasks.pools.parent.stacks import stacks_file
+from kafka.tasks.pools.parent.base_launcher import BaseLauncher
+from kafka.tasks.pools.parent.launched_child import DirectChild, LaunchedChild
 from kafka.tasks.pools.registry import registry_hash
 from kafka.tasks.pools.settings import PoolSettings
 
@@ -85,17 +83,23 @@ class InterpreterStarter:
             self._fd = -1
 
 
-class SpawnLauncher:
-    """Children are new interpreters that import the app."""
+class InterpreterLauncher(BaseLauncher):
+    """The base of launchers that start interpreters, which import the app."""
 
     def __init__(self, spec: dict[str, Any], app: App | None) -> None:
-        self.registry_hash = registry_hash(app) if app is not None else ""
+        super().__init__(app)
+        if app is not None:
+            self.registry_hash = registry_hash(app)
         self._title = str(spec["app"])
         self._starter = InterpreterStarter(spec)
-        self._orphans = Orphans()
-        self.stacks_fd = stacks_file()
-        self._spare_descriptor = large_payloads.SpareDescriptor(largest_outcome(app))
-        kernel.adopt_orphans()
+
+    def close(self) -> None:
+        super().close()
+        self._starter.close()
+
+
+class SpawnLauncher(InterpreterLauncher):
+    """Children are new interpreters that import the app."""
 
     def start(self, generation: int) -> LaunchedChild:
         channel = ParentChannel(generation, spare_descriptor=self._spare_descriptor)
@@ -109,12 +113,3 @@ class SpawnLauncher:
         finally:
             fds.close()
         return LaunchedChild(channel, DirectChild(pid, self._orphans), self._orphans)
-
-    def reap_zombies(self) -> None:
-        self._orphans.reap_zombies()
-
-    def close(self) -> None:
-        self._orphans.end()
-        self._starter.close()
-        self._spare_descriptor.release()
-        os.close(self.stacks_fd)

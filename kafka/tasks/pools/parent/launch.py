@@ -12,8 +12,9 @@ method         for                                          price
                imports the app
 =============  ===========================================  ======================================================
 
-A launcher makes the channel, starts the process, and keeps nothing but what all its children share. Here is that of
-``fork``; ``interpreters.py`` has that of ``spawn``, ``fork_server.py`` the third.
+A launcher makes the channel, starts the process, and keeps nothing but what all its children share
+(``base_launcher.py``). Here is that of ``fork``; ``interpreters.py`` has that of ``spawn``, ``fork_server.py`` the
+third.
 """
 
 from __future__ import annotations
@@ -29,17 +30,15 @@ from typing import NoReturn
 from kafka.errors import IllegalArgumentError
 from kafka.net.resolve import THREAD_NAME
 from kafka.tasks.app import App
-from kafka.tasks.pools import job_logging, kernel
+from kafka.tasks.pools import job_logging
 from kafka.tasks.pools.child import process_setup
 from kafka.tasks.pools.child.job_loop import ChildParameters
 from kafka.tasks.pools.child.main import become_child, exit_after_block
-from kafka.tasks.pools.ipc import large_payloads
 from kafka.tasks.pools.ipc.channel import ChildChannel, ParentChannel
 from kafka.tasks.pools.ipc.processes import Launcher
+from kafka.tasks.pools.parent.base_launcher import BaseLauncher
 from kafka.tasks.pools.parent.interpreters import SpawnLauncher, spec_of
-from kafka.tasks.pools.parent.launched_child import DirectChild, LaunchedChild, largest_outcome
-from kafka.tasks.pools.parent.orphans import Orphans
-from kafka.tasks.pools.parent.stacks import stacks_file
+from kafka.tasks.pools.parent.launched_child import DirectChild, LaunchedChild
 from kafka.tasks.pools.settings import PoolSettings, check_start_method
 
 log = logging.getLogger(__name__)
@@ -68,20 +67,15 @@ def make_launcher(settings: PoolSettings) -> Launcher:
     return ForkServerLauncher(spec, settings.app)
 
 
-class ForkLauncher:
+class ForkLauncher(BaseLauncher):
     """Children are forks of this process. The collector runs once, so that their pages are shared for long."""
 
     def __init__(self, app: App, process_per_job: bool = False) -> None:
-        self.registry_hash = ""
-        """Empty: nothing to compare, a fork knows what this process knows."""
+        super().__init__(app)
         self._app = app
         self._process_per_job = process_per_job
         self._descriptors = process_setup.descriptor_limit()
-        self._orphans = Orphans()
         self._has_warned = False
-        self.stacks_fd = stacks_file()
-        self._spare_descriptor = large_payloads.SpareDescriptor(largest_outcome(app))
-        kernel.adopt_orphans()
         gc.collect()
 
     def start(self, generation: int) -> LaunchedChild:
@@ -134,14 +128,6 @@ class ForkLauncher:
             self._has_warned = True
             names = ", ".join(thread.name for thread in threading.enumerate() if thread.ident != threading.get_ident())
             log.debug("forking while other threads run (%s); the start method forkserver avoids that", names)
-
-    def reap_zombies(self) -> None:
-        self._orphans.reap_zombies()
-
-    def close(self) -> None:
-        self._orphans.end()
-        self._spare_descriptor.release()
-        os.close(self.stacks_fd)
 
 
 def _fork() -> int:

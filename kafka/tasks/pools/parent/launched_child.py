@@ -12,11 +12,9 @@ import signal
 import sys
 from typing import Protocol
 
-from kafka.tasks.app import App
 from kafka.tasks.pools import kernel
 from kafka.tasks.pools.child.soft_limit import SOFT_SIGNAL
 from kafka.tasks.pools.child.stack_writer import DUMP_SIGNAL
-from kafka.tasks.pools.ipc import large_payloads
 from kafka.tasks.pools.ipc.channel import ParentChannel
 from kafka.tasks.pools.ipc.processes import ChildMessage, ChildPage, ChildPhase, ExitStatus
 from kafka.tasks.pools.parent.exit_reasons import KILL
@@ -208,8 +206,3 @@ def exit_status_of(status: int, max_rss: int, cpu_s: float) -> ExitStatus:
     """An exit status of ``wait4`` as a value."""
     code = os.waitstatus_to_exitcode(status)
     return ExitStatus(code if code >= 0 else None, -code if code < 0 else None, max_rss * _MAX_RSS_UNIT, cpu_s)
-
-
-def largest_outcome(app: App | None) -> int | None:
-    """Bytes of the file that a child may pass; None: not known without the app."""
-    return None if app is None else app.settings.max_payload_bytes + large_payloads.OVERHEAD_BYTES
