@@ -163,7 +163,7 @@ SETTINGS: dict[str, QueueSetting] = {
     ),
     "stop_grace": QueueSetting(20.0, seconds, "s", "how long a stopping worker waits for running jobs"),
     "kill_grace": QueueSetting(5.0, seconds, "s", "how long it waits after it has asked them to end"),
-    "linger": QueueSetting(0.002, seconds, "s", "how long the producer of jobs waits for more of them"),
+    "linger": QueueSetting(0.001, seconds, "s", "how long the producer of jobs waits for more of them"),
     "batch_bytes": QueueSetting(
         16_384, _integer(1024, 1_000_000), "bytes", "of the batches of jobs; small ones share well"
     ),
