@@ -56,10 +56,15 @@ def tables(app: str, inspected: Inspected, where: str) -> list[Table]:
     if not count:
         title = f"no workers of {app} found at {where}"
     workers = Table(title, _WORKERS, [_worker(seen) for seen in seen_workers])
-    queues = Table("queues", QueueLength._fields, [tuple(map(str, each)) for each in inspected.queues or ()])
+    queues = Table("queues", QueueLength._fields, [_queue(each) for each in inspected.queues or ()])
     children = Table("children", _CHILDREN, [row for seen in seen_workers for row in _children(seen.worker)])
     running = Table("running jobs", _RUNNING, [row for seen in seen_workers for row in _running(seen.worker)])
     return [workers, *(table for table in (queues, children, running) if table.rows)]
+
+
+def _queue(length: QueueLength) -> tuple[str, ...]:
+    *counts, paused = length
+    return (*map(str, counts), "yes" if paused else "no")
 
 
 def notes(inspected: Inspected) -> list[str]:

@@ -166,6 +166,9 @@ class SnapshotReader(Protocol):
     def backlogs(self, queues: Sequence[str]) -> list[QueueBacklog]:
         """Each queue's backlog now."""
 
+    def paused(self) -> frozenset[str]:
+        """The queues that are paused now."""
+
     def close(self) -> None:
         """Disconnect."""
 

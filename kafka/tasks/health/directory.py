@@ -79,7 +79,7 @@ class Directory:
         if self._reader is None:
             return []
         live = [seen.worker for seen in seen_workers if not seen.is_silent]
-        return queue_lengths(self._reader.backlogs(self._app.queues), live)
+        return queue_lengths(self._reader.backlogs(self._app.queues), live, self._reader.paused())
 
     def close(self) -> None:
         """Disconnect."""

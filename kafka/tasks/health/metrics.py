@@ -186,6 +186,10 @@ APP_FAMILIES: Final[tuple[Family, ...]] = (
         lambda scrape: [((each.queue,), each.dead) for each in scrape.queues],
     ),
     Family(
+        "queue_paused", "gauge", "1 while the queue is paused, else 0.", ("queue",),
+        lambda scrape: [((each.queue,), each.paused) for each in scrape.queues],
+    ),
+    Family(
         "workers", "gauge", "Workers of the app by state: ready, unready, silent.", ("state",),
         lambda scrape: [((state,), count) for state, count in scrape.workers.items()],
     ),

@@ -9,7 +9,7 @@ hold until a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from kafka.tasks.backends.base import QueueBacklog
@@ -17,17 +17,21 @@ from kafka.tasks.health.snapshot import WorkerSnapshot
 
 
 class QueueLength(NamedTuple):
-    """Jobs of a queue by where they are; ``dead``: records in its dead topic."""
+    """Jobs of a queue by where they are; ``dead``: records in its dead topic. ``paused``: workers lease none of its
+    jobs."""
 
     queue: str
     available: int
     running: int
     delayed: int
     dead: int
+    paused: bool = False
 
 
-def queue_lengths(backlogs: Sequence[QueueBacklog], workers: Iterable[WorkerSnapshot]) -> list[QueueLength]:
-    """The lengths of these queues; ``workers``: all of the app's that live."""
+def queue_lengths(
+    backlogs: Sequence[QueueBacklog], workers: Iterable[WorkerSnapshot], paused: Collection[str] = ()
+) -> list[QueueLength]:
+    """The lengths of these queues; ``workers``: all of the app's that live; ``paused``: queues that are."""
     running = dict.fromkeys((each.queue for each in backlogs), 0)
     delayed = dict(running)
     for worker in workers:
@@ -37,7 +41,12 @@ def queue_lengths(backlogs: Sequence[QueueBacklog], workers: Iterable[WorkerSnap
                 delayed[held.queue] += held.delayed
     return [
         QueueLength(
-            queue, max(0, unfinished - running[queue] - delayed[queue]), running[queue], delayed[queue], dead
+            queue,
+            max(0, unfinished - running[queue] - delayed[queue]),
+            running[queue],
+            delayed[queue],
+            dead,
+            queue in paused,
         )
         for queue, unfinished, dead in backlogs
     ]

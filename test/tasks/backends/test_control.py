@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafka.admin import ConfigResource, KafkaAdminClient
-from kafka.tasks import App, JobState, UnknownQueue
+from kafka.tasks import App, Directory, JobState, UnknownQueue
 from kafka.tasks.backends.kafka import control
 from kafka.testing import EmbeddedBroker, running_worker
 from test.support.waiting import until
@@ -70,6 +70,20 @@ def test_a_running_worker_learns_of_a_pause_and_of_its_end(app: App, caplog: pyt
         ("WARNING", "queue mail is paused; leasing none of its jobs until it is resumed"),
         ("INFO", "queue mail is not paused any more; leasing its jobs again"),
     ]
+
+
+def test_who_inspects_the_queues_sees_which_are_paused(app: App) -> None:
+    with Directory(app) as directory:
+
+        def paused() -> list[tuple[str, bool]]:
+            return [(each.queue, each.paused) for each in directory.queue_lengths([])]
+
+        assert paused() == [("default", False), ("mail", False)], "there is no topic yet"
+        set_paused(app, True)
+        until(lambda: ("mail", True) in paused(), "the new topic is seen")
+        for is_paused in (False, True):
+            set_paused(app, is_paused)
+            assert paused() == [("default", False), ("mail", is_paused)]
 
 
 def test_a_worker_that_starts_knows_of_a_pause_before_it_leases(app: App, broker: EmbeddedBroker) -> None:

@@ -61,12 +61,14 @@ def test_each_queue_has_its_jobs_by_state_and_the_app_its_workers() -> None:
         'kafka_tasks_queue_jobs{queue="mail",state="running"}': 5,
         'kafka_tasks_queue_jobs{queue="mail",state="delayed"}': 4,
         'kafka_tasks_queue_dead_jobs{queue="mail"}': 7,
+        'kafka_tasks_queue_paused{queue="mail"}': 0,
         'kafka_tasks_workers{state="ready"}': 2,
         'kafka_tasks_workers{state="unready"}': 1,
         'kafka_tasks_workers{state="silent"}': 1,
     }
-    world.exporter.update([QueueLength("mail", 0, 0, 0, 7)], [])
+    world.exporter.update([QueueLength("mail", 0, 0, 0, 7, True)], [])
     found = numbers(world.get("/metrics")[1])
+    assert found['kafka_tasks_queue_paused{queue="mail"}'] == 1
     assert found['kafka_tasks_queue_jobs{queue="mail",state="available"}'] == 0
     assert found['kafka_tasks_workers{state="ready"}'] == 0
 

@@ -18,13 +18,16 @@ def test_what_no_worker_runs_or_holds_until_a_time_is_available() -> None:
         WorkerSnapshot("web:2", queue_jobs=(QueueJobs("mail", 2, 4),)),
         WorkerSnapshot("web:3"),
     ]
-    found = queue_lengths([QueueBacklog("low", 1, 0), QueueBacklog("mail", 100, 7), QueueBacklog("new", 5, 0)], workers)
-    assert [tuple(each) for each in found] == [("low", 0, 1, 0, 0), ("mail", 90, 5, 5, 7), ("new", 5, 0, 0, 0)]
+    backlogs = [QueueBacklog("low", 1, 0), QueueBacklog("mail", 100, 7), QueueBacklog("new", 5, 0)]
+    found = queue_lengths(backlogs, workers, {"mail", "one of another app"})
+    assert [tuple(each) for each in found] == [
+        ("low", 0, 1, 0, 0, False), ("mail", 90, 5, 5, 7, True), ("new", 5, 0, 0, 0, False),
+    ]  # fmt: skip
 
 
 def test_a_snapshot_that_is_older_than_the_backlog_does_not_make_less_than_nothing_available() -> None:
     workers = [WorkerSnapshot("web:1", queue_jobs=(QueueJobs("mail", 8, 0), QueueJobs("of-another-release", 9, 9)))]
-    assert [tuple(each) for each in queue_lengths([QueueBacklog("mail", 5, 0)], workers)] == [("mail", 0, 8, 0, 0)]
+    assert queue_lengths([QueueBacklog("mail", 5, 0)], workers) == [("mail", 0, 8, 0, 0, False)]
 
 
 def a_lease(leases: Leases, source: JobSource, stage: int | None = None) -> JobLease:

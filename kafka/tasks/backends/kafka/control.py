@@ -1,5 +1,5 @@
-"""The topic ``APP.control``: which queues are paused. :func:`set_paused` writes it; a worker's :class:`ControlReader`
-looks every few seconds whether it has grown, and then reads it again.
+"""The topic ``APP.control``: which queues are paused. :func:`set_paused` writes it, :class:`PausedQueues` reads it; a
+worker's :class:`ControlReader` looks every few seconds whether it has grown, and then reads it again.
 
 There is no topic until a queue is paused for the first time, and a worker that cannot read it leases from all queues:
 a pause is a wish of an operator, and no lock.
@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import closing
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, OffsetSpec, admin
-from kafka.client import KafkaClient
+from kafka.client import IoThread, KafkaClient
 from kafka.consumer import KafkaConsumer
 from kafka.errors import (
     IllegalStateError,
@@ -192,8 +192,9 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
             existing = administration.list_topics()
             check_queue_topic(names.queue(queue), existing)
             if names.control in existing:
-                if _is_paused(io, place, queue, settings.request_timeout) == is_paused:
-                    return False
+                with closing(PausedQueues(io, names, settings.request_timeout)) as paused:
+                    if (queue in paused.read()) == is_paused:
+                        return False
             elif not is_paused:
                 return False
             else:
@@ -216,14 +217,30 @@ def _create_topic(administration: KafkaAdminClient, names: TopicNames, shape: To
         administration.wait_for_topics([plan.name])
 
 
-def _is_paused(io: Any, place: TopicPartition, queue: str, timeout_s: float) -> bool:
-    client = io.client
-    consumer: KafkaConsumer = io.call(lambda: KafkaConsumer(client=client, **_CONSUMER_CONFIGS))
-    with closing(consumer):
-        consumer.assign([place])
-        is_paused = False
-        for record in read_to(consumer, place, consumer.end_offsets([place])[place], timeout_s):
+class PausedQueues:
+    """All queues of an app that are paused, read when that is asked; for one thread, blocks."""
+
+    def __init__(self, io: IoThread, names: TopicNames, timeout_s: float) -> None:
+        client = io.client
+        make: Callable[..., KafkaConsumer] = KafkaConsumer
+        self._consumer = io.call(lambda: make(client=client, **_CONSUMER_CONFIGS))
+        self._place = TopicPartition(names.control, 0)
+        self._timeout_s = timeout_s
+        self._paused: set[str] = set()
+
+    def read(self) -> frozenset[str]:
+        """Those that are paused now; what is new since the last call is read. Errors are the client's own."""
+        consumer, place = self._consumer, self._place
+        if not consumer.assignment():
+            if place.partition not in (consumer.partitions_for_topic(place.topic) or ()):
+                return frozenset()
+            consumer.assign([place])
+        for record in read_to(consumer, place, consumer.end_offsets([place])[place], self._timeout_s):
             control = decode_control(record.key, record.value)
-            if control is not None and control.queue == queue:
-                is_paused = control.is_paused
-        return is_paused
+            if control is not None:
+                (self._paused.add if control.is_paused else self._paused.discard)(control.queue)
+        return frozenset(self._paused)
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()

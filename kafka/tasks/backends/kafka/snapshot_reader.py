@@ -18,6 +18,7 @@ from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import PublishedSnapshot, QueueBacklog
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect_in_thread
+from kafka.tasks.backends.kafka.control import PausedQueues
 from kafka.tasks.backends.kafka.partition_reader import read_to
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
@@ -53,6 +54,7 @@ class KafkaSnapshotReader:
             self._consumer: KafkaConsumer = self._io.call(
                 lambda: KafkaConsumer(client=client, auto_offset_reset="earliest", enable_auto_commit=False)
             )
+            self._paused_queues = PausedQueues(self._io, names, self._timeout_s)
         except BaseException:
             self._io.close()
             raise
@@ -81,10 +83,15 @@ class KafkaSnapshotReader:
         )
         return measured
 
+    def paused(self) -> frozenset[str]:
+        """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
+        return self._paused_queues.read()
+
     def close(self) -> None:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
         try:
             self._consumer.close()
+            self._paused_queues.close()
         finally:
             self._io.close()
 
