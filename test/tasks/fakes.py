@@ -120,7 +120,8 @@ class FakeDelivery(MemoryDelivery):
     def answer(self) -> None:
         """The broker answers what it has left unanswered while ``is_mute``."""
         self.is_mute = False
-        for answered in self._unanswered:
+        unanswered, self._unanswered = self._unanswered, []
+        for answered in unanswered:
             answered()
 
 
