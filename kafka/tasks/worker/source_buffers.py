@@ -143,6 +143,11 @@ class SourceBuffers:
             while buffer.jobs and buffer.jobs[0].lease.leased_at <= leased_at:
                 yield buffer.jobs.popleft()
 
+    def drop_lost(self) -> None:
+        """Drop the jobs whose locks are lost."""
+        for buffer in self._buffers.values():
+            buffer.jobs = deque(job for job in buffer.jobs if not job.lease.lost)
+
     def take_all(self) -> list[Job]:
         """All that wait."""
         jobs = [job for buffer in self._buffers.values() for job in buffer.jobs]
@@ -202,6 +207,8 @@ class SourceBuffers:
     ) -> bool:
         """Whether one more job of this source, which was held until it is due, may wait here for a slot. Others are
         for workers that have more room. ``submitted_at``: as of :meth:`request_jobs`."""
+        if source.is_suspect:
+            return self._suspects_room(self._buffers[source], pool, leases) > 0
         runtime = self._buffers[source].runtime
         most = runtime.most_held(self._delivery.lock_s, _stuck(runtime, submitted_at, now))
         return leases.unfinished_count < most + pool.may_grow

@@ -48,7 +48,7 @@ from kafka.tasks.task import Task
 from kafka.tasks.worker.admission import AdmissionPolicy
 from kafka.tasks.worker.completion import JobCompletion
 from kafka.tasks.worker.dispatcher import Dispatcher
-from kafka.tasks.worker.leases import FINISHED, NEW, RUNNING, Leases
+from kafka.tasks.worker.leases import BUFFERED, FINISHED, NEW, RUNNING, Leases
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
 from kafka.tasks.worker.observer import JobObserver
 from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
@@ -159,6 +159,7 @@ class Worker:
     def leased(self, leases: list[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
         now, lock_s = self._timers.time(), self._delivery.lock_s
+        self._check_clock(now)
         self._counts["leased"] += len(leases)
         self._renew_at = min(self._renew_at, now + lock_s / 3)  # the responses have the duration of locks
         for source in {lease.source for lease in leases}:
@@ -172,6 +173,7 @@ class Worker:
     def _admit(self) -> None:
         """Admit the next leases that have arrived, TURN_LEASES at most; the others in the turns that follow."""
         now, now_ms = self._timers.time(), self._now_ms()
+        self._check_clock(now)
         count, bytes_left = 0, TURN_BYTES
         admit, add, received = self._completion.admit, self._dispatcher.add, self._received
         while self._arrived and count < TURN_LEASES and bytes_left > 0:
@@ -242,6 +244,7 @@ class Worker:
     def paused(self, queues: frozenset[str]) -> None:
         """These of its queues are paused now. Jobs that were leased before run, but those that are not due are given
         back."""
+        self._check_clock(self._timers.time())
         self._paused_queues = queues
         if not self._shutdown.has_begun:
             self._buffers.set_paused(queues)
@@ -314,6 +317,7 @@ class Worker:
 
     def stop(self) -> None:
         """Stop; called again, go one stage further."""
+        self._check_clock(self._timers.time())
         self._next_stage()
         self._dispatch_and_arm()
 
@@ -324,6 +328,7 @@ class Worker:
 
     def resize(self, by: int) -> None:
         """Add or remove slots."""
+        self._check_clock(self._timers.time())
         if not self._shutdown.has_begun:
             pool, before = self.pool, self.pool.concurrency
             if by > 0:
@@ -429,10 +434,10 @@ class Worker:
         What the pool has not started is taken back into the buffer first: a long job may have come in front of it.
         """
         self._dispatcher.take_back()
+        self._give_back_older(now - self._delivery.lock_s / 3)  # first: what is finishing is renewed, too
         leases = self._leases.take_renewable(now, self._delivery.lock_s)
         if leases:
             self._delivery.renew(leases)
-        self._give_back_older(now - self._delivery.lock_s / 3)
 
     def _give_back_older(self, leased_at: float) -> None:
         """Give back what has waited in the buffers since then or longer."""
@@ -464,13 +469,17 @@ class Worker:
     def _on_locks_lost(self, leases: Sequence[JobLease], reason: str, is_excused: bool = True) -> None:
         count = 0
         running: list[Job] = []
+        has_buffered = False
         for lease in leases:
             is_running = lease.stage == RUNNING
+            has_buffered = has_buffered or lease.stage == BUFFERED
             if self._leases.mark_lost(lease, is_excused):
                 count += 1
                 if is_running:
                     running.append(lease.job)
                     self.pool.cancel(lease.job)
+        if has_buffered:
+            self._buffers.drop_lost()
         if running:
             for observer in self._observers:
                 observer.on_locks_lost(running, reason)
@@ -483,7 +492,7 @@ class Worker:
         is excused.
         """
         stood_still_s, self._clock_checked_at = now - self._clock_checked_at, now
-        if stood_still_s > self._delivery.lock_s * 2 / 3:
+        if stood_still_s > self._delivery.lock_s / 3:  # what waits here may have a lock that is two thirds older
             self._on_locks_lost(
                 self._leases.expired(now), f"this process did not run for {stood_still_s:.0f} s", is_excused=False
             )

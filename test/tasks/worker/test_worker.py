@@ -27,6 +27,7 @@ from kafka.tasks.pools.inline import InlinePool
 from kafka.tasks.pools.runner import Job, run
 from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, ErrorInfo, JobCancelled, JobSucceeded, Outcome
 from kafka.tasks.states import READY, JobState
+from kafka.tasks.worker.leases import BUFFERED
 from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
 from kafka.tasks.worker.worker import TURN_BYTES, TURN_LEASES, Worker, WorkerOptions, WorkerStage
 from test.tasks.fakes import FakeDelivery, FakePublisher, ManualPool, Queues, a_job, pass_time, settle
@@ -1592,6 +1593,86 @@ def test_the_start_of_a_job_whose_lock_is_lost_is_not_recorded(bench: Bench) -> 
     process.manual.begin(job)
     bench.settle()
     assert bench.states() == []
+
+
+def waiting_behind_one(bench: Bench, count: int) -> Process:
+    """A worker with one slot, a job in it, and so many behind that."""
+    process = Process(bench, concurrency=1)
+    bench.put("note", -1)
+    bench.settle()
+    process.end(ran_s=0.05)  # so more are leased than start
+    bench.pass_time(0.25)  # later than the time from which renewals are counted
+    bench.put_many(1 + count)
+    bench.settle()
+    assert (len(process.manual.jobs), process.manual.backlog) == (1, count)
+    return process
+
+
+@pytest.mark.parametrize("first", ["stop", "resize", "paused", "leased"])
+def test_after_a_standstill_no_command_makes_the_worker_use_locks_that_have_ended(bench: Bench, first: str) -> None:
+    """A signal, say, is handled before the timers."""
+    process = waiting_behind_one(bench, 5)
+    bench.clock.advance(40)
+    if first == "stop":
+        process.worker.stop()
+    elif first == "resize":
+        process.worker.resize(1)
+    elif first == "paused":
+        process.worker.paused(frozenset({"default"}))
+    else:
+        process.worker.leased([])
+    assert process.worker.counts["locks_lost"] == 6
+    assert len(process.manual.jobs) == 1
+    bench.settle()
+    assert bench.queues.topics[DUE] == []
+    assert process.worker.counts["given_back"] == 0
+
+
+def test_a_standstill_of_half_a_lock_ends_the_locks_of_what_has_waited_for_the_other_half(bench: Bench) -> None:
+    process = waiting_behind_one(bench, 4)
+    process.manual.become(ready=False)
+    process.end(ran_s=0.05)
+    bench.pass_time(19.5, 0.25)
+    assert process.manual.backlog == 4, "leased after the last renewal"
+    process.worker.finished()  # it has run until now
+    bench.clock.advance(15)
+    bench.settle()
+    assert process.worker.counts["locks_lost"] == 4
+    assert bench.queues.topics[DUE] == []
+
+
+def test_what_is_given_back_at_a_renewal_is_renewed_with_it(bench: Bench) -> None:
+    process = waiting_behind_one(bench, 4)
+    process.manual.become(ready=False)
+    process.end(ran_s=0.05)
+    process.publisher.is_stuck = True
+    while bench.clock.monotonic() < 45.0:
+        bench.pass_time(0.25, 0.25)
+        left_s = [each.locked_until - bench.clock.monotonic() for each in bench.queues.waiting(QUEUE)]
+        assert min(left_s) >= process.delivery.lock_s / 3
+    assert process.manual.backlog == 0
+    assert process.worker.counts["given_back"] == 4
+
+
+def test_a_suspect_that_becomes_due_waits_for_the_one_that_runs_in_the_workers_process(bench: Bench) -> None:
+    bench.put("note", 1, topic=SUSPECT, due_ms=bench.now_ms() + 2000)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    bench.put("note", 2, topic=SUSPECT)
+    bench.settle()
+    (first,) = process.manual.jobs
+    bench.pass_time(3)
+    assert process.manual.jobs == [first]
+    process.end()
+    assert len(process.manual.jobs) == 1
+
+
+def test_jobs_whose_locks_are_lost_while_they_wait_are_no_backlog(bench: Bench) -> None:
+    process = waiting_behind_one(bench, 5)
+    waiting = [lease for lease in process.worker._leases._held if lease.stage == BUFFERED]
+    process.worker.lost(waiting[:3], "gone")
+    bench.settle()
+    assert process.manual.backlog == 2
 
 
 # -- whatever happens -------------------------------------------------------------------------------------------------

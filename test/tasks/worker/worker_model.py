@@ -99,8 +99,6 @@ class Lease:
     excused: int = 0
     place: int = ARRIVED
     is_lost: bool = False
-    was_waiting: bool = False
-    is_given_back: bool = False
     submitted_at: float = 0.0
     recalled_at: float | None = None
     renewed_at: float = 0.0
@@ -259,7 +257,7 @@ class Model:
                 self.counts["locks_lost"] += 1
                 self.counts["lost without an ending"] += known.place != FINISHING
             if known.place in (ARRIVED, WAITING, HELD):
-                known.place, known.was_waiting = OVER, True
+                known.place = OVER
 
     def on_time(self) -> None:
         """Time has passed: the locks that have ended by the worker's own clock are lost, and the stop goes on."""
@@ -338,7 +336,6 @@ class Model:
             self.check(end in allowed, "a lease ends as its outcome says", known, end, allowed)
             self.counts[allowed.get(end, "unexpected")] += 1
             self.counts["dead"] += end.where == "dead"
-            known.is_given_back = known.place == WAITING
             if known.place in (ARRIVED, WAITING):
                 known.renewed_at = self.now
             known.place = FINISHING
