@@ -17,11 +17,18 @@ from kafka.tasks.results.evicted import BITMAP_BYTES, EvictedIds
 from kafka.tasks.states import READY
 
 MOST_VIEW_BYTES = 64 * 1024 * 1024
-"""Of a :class:`ResultView`: its jobs, however few they are, and its memory of the evicted ones."""
+"""Of a :class:`ResultView` for :data:`DEFAULT_JOBS` or fewer: its jobs, however few they are, and its memory of the
+evicted ones. :func:`most_view_bytes` for more."""
+DEFAULT_JOBS = 100_000
 
 ENTRY_BYTES = 470
 """What a job takes beside its value, at most: id, record, numbers, and places in tables that have just grown (measured
 with CPython 3.11)."""
+
+
+def most_view_bytes(capacity: int) -> int:
+    """What a view may take: an app that asks for more jobs gets what their entries take beside 64 MiB."""
+    return MOST_VIEW_BYTES + ENTRY_BYTES * max(0, capacity - DEFAULT_JOBS)
 
 
 class Certainty(IntEnum):
@@ -62,7 +69,8 @@ _UNKNOWN = KnownState(None, Certainty.PARTIAL)
 
 
 class ResultView:
-    """The states of the latest ``capacity`` jobs, but of no more than fit into ``most_bytes``.
+    """The states of the latest ``capacity`` jobs, but of no more than fit into ``most_bytes`` (None:
+    :func:`most_view_bytes`, the memory of the evicted ones included).
 
     ``is_own`` says of an id whether all records of its job are applied here; of other jobs those are kept that are
     applied. One thread owns it, others may call :meth:`get` and :meth:`wants`. ``evicted`` counts jobs that were pushed
@@ -72,11 +80,11 @@ class ResultView:
     __slots__ = ("_byte_count", "_capacity", "_evicted_ids", "_is_own", "_known", "_most_bytes", "evicted", "ignored")
 
     def __init__(
-        self, is_own: Callable[[str], bool], capacity: int = 100_000, most_bytes: int = MOST_VIEW_BYTES - BITMAP_BYTES
+        self, is_own: Callable[[str], bool], capacity: int = DEFAULT_JOBS, most_bytes: int | None = None
     ) -> None:
         self._is_own = is_own
         self._capacity = capacity
-        self._most_bytes = most_bytes
+        self._most_bytes = most_view_bytes(capacity) - BITMAP_BYTES if most_bytes is None else most_bytes
         self._byte_count = 0
         self._known: OrderedDict[str, KnownState] = OrderedDict()
         self._evicted_ids = EvictedIds()

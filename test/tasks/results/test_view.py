@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.records import StateRecord, supersedes
 from kafka.tasks.results.evicted import BITMAP_BYTES
-from kafka.tasks.results.view import ENTRY_BYTES, MOST_VIEW_BYTES, Certainty, KnownState, ResultView
+from kafka.tasks.results.view import ENTRY_BYTES, MOST_VIEW_BYTES, Certainty, KnownState, ResultView, most_view_bytes
 from kafka.tasks.states import READY, JobState
 from test.strategies import job_states
 
@@ -194,7 +194,7 @@ def test_a_view_takes_no_more_memory_than_it_says_and_hardly_less(count: int, si
 
 
 def test_thousands_of_results_of_1_mb_take_64_mb_at_most() -> None:
-    assert MOST_VIEW_BYTES == 67_108_864
+    assert MOST_VIEW_BYTES == 67_108_864 == most_view_bytes(100) == most_view_bytes(100_000)
     made = ResultView(is_own)
     tracemalloc.start()
     try:
@@ -208,6 +208,15 @@ def test_thousands_of_results_of_1_mb_take_64_mb_at_most() -> None:
     assert 60_000_000 < taken <= MOST_VIEW_BYTES
     assert peak <= MOST_VIEW_BYTES + 2_000_000, "and never more than the one that has just come"
     assert made.get(job_id).record is not None
+
+
+def test_an_app_that_asks_for_more_jobs_keeps_them_all() -> None:
+    assert most_view_bytes(200_000) == MOST_VIEW_BYTES + 47_000_000
+    made = ResultView(is_own, 200_000)
+    for number in range(200_000):
+        made.apply(StateRecord(make_id(T + number, 5, number.to_bytes(8, "big")), S.SUCCESS, value=b"null"))
+    assert (len(made), made.evicted) == (200_000, 0)
+    assert MOST_VIEW_BYTES < made.byte_count < most_view_bytes(200_000)
 
 
 def test_the_memory_of_evicted_jobs_counts() -> None:
