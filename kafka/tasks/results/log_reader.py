@@ -19,6 +19,7 @@ from kafka.errors import KafkaTimeoutError
 from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.errors import BadRecord
+from kafka.tasks.format.job_id import partition_of, time_of
 from kafka.tasks.format.records import (
     MOST_HEADERS,
     StateHeaders,
@@ -29,6 +30,7 @@ from kafka.tasks.format.records import (
 )
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.results.lookup import FetchEndOffset, FetchOffsetAt, LookUpRequest, look_up
+from kafka.tasks.results.scan import ResultsScan
 from kafka.tasks.states import READY
 
 log = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class LogReader:
     def __init__(self, io: IoThread, names: TopicNames, timeout_s: float) -> None:
         self._names = names
         self._decoder = StateDecoder()
+        self._scan: ResultsScan | None = None
         self._lock = threading.Lock()
         make: Callable[..., KafkaConsumer] = KafkaConsumer
         configs = {**CONSUMER_CONFIGS, "fetch_max_wait_ms": READ_WAIT_MS, "request_timeout_ms": int(timeout_s * 1000)}
@@ -67,6 +70,9 @@ class LogReader:
     def look_up(self, job_id: str, until: float) -> StateRecord | None:
         """The record of the job that holds in the log."""
         with self._turn(until):
+            passed = self._scan and self._scan.result_of(self._place(False, partition_of(job_id)), job_id)
+            if passed:
+                return passed
             dialogue = look_up(job_id)
             try:
                 want = next(dialogue)
@@ -90,7 +96,7 @@ class LogReader:
             self._lock.release()
 
     def _answer(self, want: LookUpRequest, until: float) -> Any:
-        place = TopicPartition(self._names.late if want.late else self._names.results, want.partition)
+        place = self._place(want.late, want.partition)
         if isinstance(want, FetchEndOffset):
             return self._consumer.end_offsets([place], left_ms(until))[place]
         if isinstance(want, FetchOffsetAt):
@@ -98,28 +104,42 @@ class LogReader:
             return -1 if at is None else at.offset
         return self._read(place, want.job_id, want.offset, want.until, want.until_ms, until)
 
+    def _place(self, late: bool, partition: int) -> TopicPartition:
+        return TopicPartition(self._names.late if late else self._names.results, partition)
+
     def _read(
         self, place: TopicPartition, job_id: str, offset: int, end: int, end_ms: int | None, until: float
     ) -> StateRecord | None:
         """See :class:`kafka.tasks.results.lookup.ReadStates`."""
-        consumer = self._consumer
-        key = job_id.encode()
+        consumer, decode = self._consumer, self._decoder.decode
         best: StateRecord | None = None
+        scan: ResultsScan | None = None
+        in_late = place.topic == self._names.late
+        if not in_late:
+            start = None if self._scan is None else self._scan.start_of(place, job_id)
+            if start is None:
+                self._scan = ResultsScan(place, time_of(job_id), offset)
+            else:
+                offset = start
+            scan = self._scan
         consumer.assign([place])
         consumer.seek(place, offset)
         try:
             while consumer.position(place, left_ms(until)) < end:
                 if time.monotonic() > until:
                     raise KafkaTimeoutError(f"could not read the state of job {job_id} in time")
-                for record in consumer.poll(min(100, left_ms(until))).get(place, ()):
+                records = consumer.poll(min(100, left_ms(until))).get(place, ())
+                states = [decode(record, in_late) for record in records]
+                if scan is not None:  # all of them: the next look-up may want one behind this job's
+                    for record, state in zip(records, states, strict=True):
+                        scan.take(record.offset, state)
+                for record, state in zip(records, states, strict=True):
                     if record.offset >= end or (end_ms is not None and record.timestamp > end_ms):
                         return best
-                    if record.key == key:
-                        state = self._decoder.decode(record, place.topic == self._names.late)
-                        if state is not None and supersedes(best, state):
-                            best = state
-                            if state.state in READY:
-                                return best
+                    if state is not None and state.id == job_id and supersedes(best, state):
+                        best = state
+                        if state.state in READY:
+                            return best
             return best
         finally:
             consumer.assign([])
