@@ -116,7 +116,7 @@ class LogReader:
         scan: ResultsScan | None = None
         in_late = place.topic == self._names.late
         if not in_late:
-            start = None if self._scan is None else self._scan.start_of(place, job_id)
+            start = None if self._scan is None else self._scan.start_of(place, job_id, offset)
             if start is None:
                 self._scan = ResultsScan(place, time_of(job_id), offset)
             else:

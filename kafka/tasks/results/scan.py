@@ -11,6 +11,8 @@ record of each job is that it has passed, and goes on from its position for a jo
          it was passed      ->  its first record is where the scan has seen it
          it was not passed  ->  its first record is behind the position
 
+A job whose minute begins behind the position gets a scan of its own: hours may lie in between.
+
 Jobs end about in the order in which they are asked for, so the results that were read with one are kept for a while.
 """
 
@@ -48,14 +50,15 @@ class ResultsScan:
         """The terminal record of a job, if that was its first one, and is kept."""
         return self._kept.get(job_id) if self._has_all_of(place, job_id) else None
 
-    def start_of(self, place: TopicPartition, job_id: str) -> int | None:
-        """Where the first record of the job is, or an offset before it; None: this scan does not know."""
+    def start_of(self, place: TopicPartition, job_id: str, offset: int) -> int | None:
+        """Where the first record of the job is, or an offset before it; None: this scan does not know, or there is much
+        to read in between. ``offset``: where a look-up of the job begins, by its time."""
         if not self._has_all_of(place, job_id):
             return None
-        first = self._first_offsets.get(job_id)
-        if first is None and len(self._first_offsets) < MOST_PASSED:
-            return self._position
-        return first
+        start = self._first_offsets.get(job_id)
+        if start is None and len(self._first_offsets) < MOST_PASSED:
+            start = self._position
+        return start if start is not None and start >= offset else None
 
     def take(self, offset: int, state: StateRecord | None) -> None:
         """The next record from the position on, or from where :meth:`start_of` has led to. ``state`` None: it is no

@@ -438,3 +438,30 @@ class ReaderAgainstLog(RuleBasedStateMachine):
 
 TestReaderAgainstLog = ReaderAgainstLog.TestCase
 TestReaderAgainstLog.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+def test_a_look_up_does_not_read_what_lies_between_its_job_and_the_one_before(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A web server that is asked for an old result, and then for one of now."""
+    old = foreign_id(topics)
+    expected_old = topics.append(old, S.SUCCESS)
+    for number in range(50):
+        topics.pass_time(600)
+        topics.append(foreign_id(topics, number=number), S.SUCCESS)
+    topics.pass_time(600)
+    new = foreign_id(topics)
+    expected_new = topics.append(new, S.SUCCESS)
+    read: list[int] = []
+    consumer = topics.reader._log._consumer
+    take = consumer.take  # type: ignore[attr-defined]
+
+    def counting(place: TopicPartition, count: int) -> list[object]:
+        records: list[object] = take(place, count)
+        read.append(len(records))
+        return records
+
+    monkeypatch.setattr(consumer, "take", counting)
+    assert topics.reader.find(old) == expected_old
+    assert topics.reader.find(new) == expected_new
+    assert sum(read) <= 4
