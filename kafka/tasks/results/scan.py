@@ -22,13 +22,12 @@ from collections import OrderedDict
 from typing import Final
 
 from kafka.structs import TopicPartition
-from kafka.tasks.format.job_id import time_of
 from kafka.tasks.format.records import StateRecord, supersedes
 from kafka.tasks.results.view import ENTRY_BYTES
 from kafka.tasks.states import READY
 
 MOST_PASSED: Final = 250_000
-"""Jobs that a scan remembers: 40 MB. A new one begins after so many."""
+"""Jobs that a scan remembers, of ``since_ms`` or later: 40 MB. A new one begins after so many."""
 MOST_KEPT_BYTES: Final = 8 * 1024 * 1024
 """Of the results that were read last."""
 
@@ -36,11 +35,11 @@ MOST_KEPT_BYTES: Final = 8 * 1024 * 1024
 class ResultsScan:
     """A scan of one partition of the results topic, from the ``offset`` on that belongs to the time ``since_ms``."""
 
-    __slots__ = ("_first_offsets", "_kept", "_kept_bytes", "_place", "_position", "_since_ms")
+    __slots__ = ("_first_offsets", "_kept", "_kept_bytes", "_place", "_position", "_since_hex")
 
     def __init__(self, place: TopicPartition, since_ms: int, offset: int) -> None:
         self._place = place
-        self._since_ms = since_ms
+        self._since_hex = f"{since_ms:012x}"  # ids begin with their time
         self._position = offset
         self._first_offsets: dict[str, int] = {}
         self._kept: OrderedDict[str, StateRecord] = OrderedDict()
@@ -63,10 +62,10 @@ class ResultsScan:
     def take(self, offset: int, state: StateRecord | None) -> None:
         """The next record from the position on, or from where :meth:`start_of` has led to. ``state`` None: it is no
         state record."""
-        is_new = offset >= self._position
+        is_new = offset >= self._position and len(self._first_offsets) < MOST_PASSED
         if is_new:
             self._position = offset + 1
-        if state is None:
+        if state is None or state.id < self._since_hex:
             return
         first = self._first_offsets.setdefault(state.id, offset) if is_new else self._first_offsets.get(state.id)
         if first == offset and state.state in READY and state.id not in self._kept and supersedes(None, state):
@@ -81,4 +80,4 @@ class ResultsScan:
 
     def _has_all_of(self, place: TopicPartition, job_id: str) -> bool:
         """Whether the job has no record before the beginning."""
-        return place == self._place and time_of(job_id) >= self._since_ms
+        return place == self._place and job_id >= self._since_hex

@@ -126,3 +126,19 @@ def test_what_is_at_hand_is_what_the_whole_log_says(
         start = made.start_of(PLACE, job_id, 0)
         assert start is not None
         assert all(each.offset >= start for each in log if each.id == job_id)
+
+
+
+def test_a_scan_that_has_passed_many_jobs_remembers_no_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One look-up reads two minutes: of a job that has not ended, all jobs of these."""
+    monkeypatch.setattr(scan, "MOST_PASSED", 2)
+    made = scan_of(*(state(job_id, offset) for offset, job_id in enumerate(IDS)), None)
+    assert len(made._first_offsets) == 2
+    assert [made.start_of(PLACE, job_id, 0) for job_id in IDS] == [0, 1, None, None]
+    assert [made.result_of(PLACE, job_id) is None for job_id in IDS] == [False, False, True, True]
+
+
+def test_jobs_before_the_first_one_take_no_room() -> None:
+    """A scan begins a minute before, and says nothing of the jobs of that minute."""
+    made = scan_of(*(state(job_id, offset) for offset, job_id in enumerate(IDS)), since_ms=T + 2)
+    assert list(made._first_offsets) == IDS[2:]
