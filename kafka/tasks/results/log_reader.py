@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 READ_WAIT_MS = 5
 """Look-ups read what is there; a fetch that waits for more would only hold up the next one."""
 
+SCAN_S: Final = 60.0
+"""A scan that was not used for so long is dropped: the topic may have been deleted and created again meanwhile."""
+
 MOST_KEPT: Final = 1000
 KEPT_BYTES: Final = 200
 """Different headers of state records whose meaning is kept, and bytes of each; there are a handful, of 40 bytes."""
@@ -56,6 +59,7 @@ class LogReader:
         self._names = names
         self._decoder = StateDecoder()
         self._scan: ResultsScan | None = None
+        self._scan_used_at = 0.0
         self._lock = threading.Lock()
         make: Callable[..., KafkaConsumer] = KafkaConsumer
         configs = {**CONSUMER_CONFIGS, "fetch_max_wait_ms": READ_WAIT_MS, "request_timeout_ms": int(timeout_s * 1000)}
@@ -70,6 +74,9 @@ class LogReader:
     def look_up(self, job_id: str, until: float) -> StateRecord | None:
         """The record of the job that holds in the log."""
         with self._turn(until):
+            used_at, self._scan_used_at = self._scan_used_at, time.monotonic()
+            if self._scan_used_at - used_at > SCAN_S:
+                self._scan = None
             passed = self._scan and self._scan.result_of(self._place(False, partition_of(job_id)), job_id)
             if passed:
                 return passed
@@ -116,7 +123,7 @@ class LogReader:
         scan: ResultsScan | None = None
         in_late = place.topic == self._names.late
         if not in_late:
-            start = None if self._scan is None else self._scan.start_of(place, job_id, offset)
+            start = None if self._scan is None else self._scan.start_of(place, job_id, offset, end)
             if start is None:
                 self._scan = ResultsScan(place, time_of(job_id), offset)
             else:

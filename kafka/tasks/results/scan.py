@@ -35,12 +35,14 @@ MOST_KEPT_BYTES: Final = 8 * 1024 * 1024
 class ResultsScan:
     """A scan of one partition of the results topic, from the ``offset`` on that belongs to the time ``since_ms``."""
 
-    __slots__ = ("_first_offsets", "_kept", "_kept_bytes", "_place", "_position", "_since_hex")
+    __slots__ = (
+        "_begin", "_first_offsets", "_kept", "_kept_bytes", "_last_end", "_place", "_position", "_since_hex",
+    )  # fmt: skip
 
     def __init__(self, place: TopicPartition, since_ms: int, offset: int) -> None:
         self._place = place
         self._since_hex = f"{since_ms:012x}"  # ids begin with their time
-        self._position = offset
+        self._begin = self._last_end = self._position = offset
         self._first_offsets: dict[str, int] = {}
         self._kept: OrderedDict[str, StateRecord] = OrderedDict()
         self._kept_bytes = 0
@@ -49,11 +51,14 @@ class ResultsScan:
         """The terminal record of a job, if that was its first one, and is kept."""
         return self._kept.get(job_id) if self._has_all_of(place, job_id) else None
 
-    def start_of(self, place: TopicPartition, job_id: str, offset: int) -> int | None:
+    def start_of(self, place: TopicPartition, job_id: str, offset: int, end: int) -> int | None:
         """Where the first record of the job is, or an offset before it; None: this scan does not know, or there is much
-        to read in between. ``offset``: where a look-up of the job begins, by its time."""
+        to read in between. ``offset``: where a look-up of the job begins, by its time; ``end``: where the log ends."""
         if not self._has_all_of(place, job_id):
             return None
+        if offset < self._begin or end < max(self._last_end, self._position):
+            return None  # another log: the topic was deleted and created again, or has lost its end
+        self._last_end = end
         start = self._first_offsets.get(job_id)
         if start is None and len(self._first_offsets) < MOST_PASSED:
             start = self._position

@@ -465,3 +465,16 @@ def test_a_look_up_does_not_read_what_lies_between_its_job_and_the_one_before(
     assert topics.reader.find(old) == expected_old
     assert topics.reader.find(new) == expected_new
     assert sum(read) <= 4
+
+
+
+def test_a_result_in_a_topic_that_was_deleted_and_created_again_is_found(topics: Topics) -> None:
+    """Its offsets begin at 0 again, before those that a look-up has passed."""
+    place = TopicPartition(NAMES.results, OTHER)
+    for number in range(10):
+        topics.append(foreign_id(topics, number=number), S.SUCCESS)
+    assert topics.reader.find(foreign_id(topics, number=11)) is None
+    topics.logs[place].clear()
+    job_id = foreign_id(topics, number=12)
+    expected = topics.append(job_id, S.SUCCESS)
+    assert topics.reader.find(job_id) == expected

@@ -42,7 +42,7 @@ def test_a_result_that_was_passed_is_at_hand_and_others_are_behind() -> None:
     assert made.result_of(PLACE, done) == state(done, 0)
     assert made.result_of(PLACE, passed) is None, "its first record is not its end: a look-up decides"
     assert made.result_of(PLACE, other) is None
-    assert [made.start_of(PLACE, job_id, 0) for job_id in (done, passed, other)] == [0, 2, 4]
+    assert [made.start_of(PLACE, job_id, 0, 9) for job_id in (done, passed, other)] == [0, 2, 4]
 
 
 def test_the_second_end_of_a_job_is_none() -> None:
@@ -54,7 +54,7 @@ def test_an_end_that_does_not_count_is_none() -> None:
     """It was appended a minute after the job's time: there is a copy in the late topic."""
     made = scan_of(state(IDS[0], 0, time_ms=T + 60_001))
     assert made.result_of(PLACE, IDS[0]) is None
-    assert made.start_of(PLACE, IDS[0], 0) == 0
+    assert made.start_of(PLACE, IDS[0], 0, 9) == 0
 
 
 def test_of_an_earlier_job_and_of_another_partition_nothing_is_known() -> None:
@@ -63,14 +63,23 @@ def test_of_an_earlier_job_and_of_another_partition_nothing_is_known() -> None:
     assert made.result_of(PLACE, IDS[1]) is not None
     for place, job_id in ((PLACE, IDS[0]), (elsewhere, IDS[1])):
         assert made.result_of(place, job_id) is None
-        assert made.start_of(place, job_id, 0) is None
-    assert made.start_of(elsewhere, IDS[2], 0) is None
+        assert made.start_of(place, job_id, 0, 9) is None
+    assert made.start_of(elsewhere, IDS[2], 0, 9) is None
 
 
 def test_a_job_whose_minute_begins_behind_the_position_gets_a_scan_of_its_own() -> None:
     made = scan_of(state(IDS[0], 0), state(IDS[1], 1))
-    assert [made.start_of(PLACE, IDS[2], offset) for offset in (1, 2, 3)] == [2, 2, None]
-    assert [made.start_of(PLACE, IDS[1], offset) for offset in (1, 2)] == [1, None]
+    assert [made.start_of(PLACE, IDS[2], offset, 9) for offset in (1, 2, 3)] == [2, 2, None]
+    assert [made.start_of(PLACE, IDS[1], offset, 9) for offset in (1, 2)] == [1, None]
+
+
+def test_of_a_topic_that_was_deleted_and_created_again_nothing_is_known() -> None:
+    """Its log ends before the end that was seen, or begins before the beginning for that time."""
+    for offset, end in ((1, 2), (0, 9)):
+        made = ResultsScan(PLACE, T, 1)
+        made.take(1, state(IDS[0], 1))
+        assert made.start_of(PLACE, IDS[1], 1, 3) == 2
+        assert made.start_of(PLACE, IDS[1], offset, end) is None
 
 
 def test_the_latest_results_are_kept_in_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +91,7 @@ def test_the_latest_results_are_kept_in_so_many_bytes(monkeypatch: pytest.Monkey
         return [made.result_of(PLACE, job_id) is not None for job_id in IDS]
 
     assert kept() == [False, False, True, True]
-    assert made.start_of(PLACE, IDS[0], 0) == 0, "it was passed all the same"
+    assert made.start_of(PLACE, IDS[0], 0, 9) == 0, "it was passed all the same"
     for each in log[:2]:  # and is read again
         made.take(each.offset, each)
     assert kept() == [True, True, False, False]
@@ -101,10 +110,10 @@ def test_a_second_record_that_is_read_again_is_none() -> None:
 def test_a_scan_that_has_passed_many_jobs_goes_on_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "MOST_PASSED", 3)
     made = scan_of(state(IDS[0], 0), state(IDS[1], 1))
-    assert made.start_of(PLACE, IDS[3], 0) == 2
+    assert made.start_of(PLACE, IDS[3], 0, 9) == 2
     made.take(2, state(IDS[2], 2))
-    assert made.start_of(PLACE, IDS[3], 0) is None
-    assert made.start_of(PLACE, IDS[1], 0) == 1
+    assert made.start_of(PLACE, IDS[3], 0, 9) is None
+    assert made.start_of(PLACE, IDS[1], 0, 9) == 1
     assert made.result_of(PLACE, IDS[2]) is not None
 
 
@@ -123,7 +132,7 @@ def test_what_is_at_hand_is_what_the_whole_log_says(
         found = made.result_of(PLACE, job_id)
         assert found is None or found == best
         assert found is None or found.state in READY
-        start = made.start_of(PLACE, job_id, 0)
+        start = made.start_of(PLACE, job_id, 0, len(log))
         assert start is not None
         assert all(each.offset >= start for each in log if each.id == job_id)
 
@@ -134,7 +143,7 @@ def test_a_scan_that_has_passed_many_jobs_remembers_no_more_of_them(monkeypatch:
     monkeypatch.setattr(scan, "MOST_PASSED", 2)
     made = scan_of(*(state(job_id, offset) for offset, job_id in enumerate(IDS)), None)
     assert len(made._first_offsets) == 2
-    assert [made.start_of(PLACE, job_id, 0) for job_id in IDS] == [0, 1, None, None]
+    assert [made.start_of(PLACE, job_id, 0, 9) for job_id in IDS] == [0, 1, None, None]
     assert [made.result_of(PLACE, job_id) is None for job_id in IDS] == [False, False, True, True]
 
 
