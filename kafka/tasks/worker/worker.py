@@ -380,6 +380,7 @@ class Worker:
     def _on_finished(self, leases: list[JobLease]) -> None:
         self._counts["unsettled"] += sum(lease.lost for lease in leases)
         self._leases.finish(leases)
+        self._check_clock(self._timers.time())
         if self._buffers.waits_for_settlements:
             self._dispatch_and_arm()
         else:

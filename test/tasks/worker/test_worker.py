@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from kafka.tasks.pools.inline import InlinePool
 from kafka.tasks.pools.runner import Job, run
 from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, ErrorInfo, JobCancelled, JobSucceeded, Outcome
 from kafka.tasks.states import READY, JobState
+from kafka.tasks.worker import source_buffers
 from kafka.tasks.worker.leases import BUFFERED
 from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
 from kafka.tasks.worker.worker import TURN_BYTES, TURN_LEASES, Worker, WorkerOptions, WorkerStage
@@ -1626,6 +1628,23 @@ def test_after_a_standstill_no_command_makes_the_worker_use_locks_that_have_ende
     bench.settle()
     assert bench.queues.topics[DUE] == []
     assert process.worker.counts["given_back"] == 0
+
+
+def test_after_a_standstill_what_was_written_makes_the_worker_use_no_locks_that_have_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = waiting_behind_one(bench, 5)
+    monkeypatch.setattr(source_buffers, "MAX_HELD_JOBS", 6)  # so that it waits for what is written, to lease more
+    process.publisher.is_stuck = True
+    process.end(ran_s=0.05)
+    (running,) = process.manual.jobs
+    bench.clock.advance(40)
+    process.manual.depth += 1  # a child has come up meanwhile, and its packet was read
+    answer_at_once = SimpleNamespace(call_soon=lambda callback, *args: callback(*args))  # before the timers
+    monkeypatch.setattr(process.publisher, "_loop", answer_at_once)
+    process.publisher.advance()
+    assert process.manual.jobs == [running]
+    assert process.worker.counts["locks_lost"] == 5
 
 
 def test_a_standstill_of_half_a_lock_ends_the_locks_of_what_has_waited_for_the_other_half(bench: Bench) -> None:
