@@ -86,6 +86,25 @@ def test_who_inspects_the_queues_sees_which_are_paused(app: App) -> None:
             assert paused() == [("default", False), ("mail", is_paused)]
 
 
+def test_when_the_topic_is_deleted_no_queue_is_paused_and_the_lengths_are_still_known(
+    app: App, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control, "READ_S", 0.5)
+    set_paused(app, True)
+    with Directory(app) as directory, KafkaAdminClient(bootstrap_servers=broker.bootstrap) as admin:
+
+        def paused() -> list[tuple[str, bool]]:
+            return [(each.queue, each.paused) for each in directory.queue_lengths([])]
+
+        set_paused(app, False)
+        set_paused(app, True)
+        assert paused() == [("default", False), ("mail", True)]
+        admin.delete_topics([app.names.control])
+        assert paused() == [("default", False), ("mail", False)]
+        set_paused(app, True)
+        until(lambda: ("mail", True) in paused(), "the new topic is read from its beginning")
+
+
 def test_a_worker_that_starts_knows_of_a_pause_before_it_leases(app: App, broker: EmbeddedBroker) -> None:
     set_paused(app, True)
     paused = app.send("send", [1])

@@ -231,15 +231,34 @@ class PausedQueues:
     def read(self) -> frozenset[str]:
         """Those that are paused now; what is new since the last call is read. Errors are the client's own."""
         consumer, place = self._consumer, self._place
-        if not consumer.assignment():
-            if place.partition not in (consumer.partitions_for_topic(place.topic) or ()):
-                return frozenset()
+        end = self._find_end()
+        if end is None:
+            consumer.assign([])
+            self._paused.clear()
+            return frozenset()
+        if not consumer.assignment() or end < consumer.position(place):  # a new topic
             consumer.assign([place])
-        for record in read_to(consumer, place, consumer.end_offsets([place])[place], self._timeout_s):
+            consumer.seek(place, 0)
+            self._paused.clear()
+        for record in read_to(consumer, place, end, self._timeout_s):
             control = decode_control(record.key, record.value)
             if control is not None:
                 (self._paused.add if control.is_paused else self._paused.discard)(control.queue)
         return frozenset(self._paused)
+
+    def _find_end(self) -> int | None:
+        """The topic's end offset; None while there is no topic. One that has just been deleted takes READ_S."""
+        consumer, place = self._consumer, self._place
+        if self._exists():
+            try:
+                return consumer.end_offsets([place], min(self._timeout_s, READ_S) * 1000)[place]
+            except KafkaTimeoutError:
+                if self._exists():
+                    raise
+        return None
+
+    def _exists(self) -> bool:
+        return self._place.partition in self._consumer.partitions_for_topic(self._place.topic)
 
     def close(self) -> None:
         """Close the consumer."""
