@@ -636,7 +636,6 @@ def test_a_job_of_an_unknown_task_is_dead_after_the_time_that_the_app_allows(ben
 def test_producers_that_are_ten_minutes_ahead_of_the_workers_lose_no_job(bench: Bench) -> None:
     jobs = [bench.put("note", n) for n in range(50)]
     old = Process(bench, inline=True)
-    old.worker._tasks = {}
     old.worker._admission._tasks = {}
     bench.pass_time(600)
     assert bench.dead() == bench.states() == []
