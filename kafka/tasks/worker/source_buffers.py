@@ -38,6 +38,10 @@ free: behind a backlog there is no other moment, for what is here already takes 
 STUCK_GIVE_BACK_S: Final = 0.5
 """With all slots taken by long jobs, what has waited here for so long is given back."""
 
+DUE_FIRST_S: Final = 0.25
+"""When a due job was given back, as no slot was free for it, a slot is kept free for so long when there is one: asked
+for at the same time, a job that waits for no time would come first as often as not, and a long one keeps the slot."""
+
 _ORDER: tuple[SourceKind, ...] = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind.MAIN)
 """In which order the sources of all queues start their jobs."""
 
@@ -86,6 +90,8 @@ class SourceBuffers:
         self.next_look_at = inf
         """When a job that runs now will be a long one."""
         self._turn = 0
+        self._due_first_until: float | None = None
+        """Until when a slot is kept for a due job; infinity: since one was given back none has been free."""
         self._delivery = delivery
         self._paused_queues: frozenset[str] = frozenset()
         runtimes = {source.queue: RuntimeEstimate(concurrency) for source in delivery.sources}
@@ -129,7 +135,10 @@ class SourceBuffers:
             while most > 0 and waiting:
                 share = max(1, most // len(waiting))
                 for buffer in waiting:
-                    most -= _start_from(buffer.jobs, min(share, most), submit)
+                    count = _start_from(buffer.jobs, min(share, most), submit)
+                    most -= count
+                    if count and buffer.source.kind is SourceKind.DUE:
+                        self._due_first_until = None
                 waiting = [buffer for buffer in waiting if buffer.jobs]
 
     @property
@@ -141,6 +150,7 @@ class SourceBuffers:
         """Jobs that have waited since then or longer."""
         for buffer in self._buffers.values():
             while buffer.jobs and buffer.jobs[0].lease.leased_at <= leased_at:
+                self.on_given_back(buffer.source)
                 yield buffer.jobs.popleft()
 
     def drop_lost(self) -> None:
@@ -174,6 +184,7 @@ class SourceBuffers:
         main_count = len(self._in_order[-1])
         self.waits_for_settlements = False
         self._find_stuck(pool.concurrency, submitted_at, now)
+        is_due_first = is_able and self._is_due_first(pool.concurrency - unfinished, now)
         for buffer in self._buffers.values():
             kind, room, least, by_batches = buffer.source.kind, 0, 1, False
             if not is_able or buffer.source.queue in self._paused_queues:
@@ -184,6 +195,8 @@ class SourceBuffers:
                 stuck = _stuck(buffer.runtime, submitted_at, now)
                 most_held = buffer.most_held(lock_s, stuck)
                 room = most_held + pool.may_grow - unfinished
+                if is_due_first and kind is SourceKind.MAIN:
+                    room -= 1
                 by_batches = most_held >= buffer.runtime.slots + PRODUCER_BATCH_RECORDS
                 if main_count == 1 and by_batches:
                     least = PRODUCER_BATCH_RECORDS
@@ -191,7 +204,12 @@ class SourceBuffers:
                 least = max(least, min(buffer.refused_count, MAX_HELD_JOBS) // 2 // main_count)
                 if kind is SourceKind.DUE:
                     room, least, by_batches = min(room, PRODUCER_BATCH_RECORDS), 1, False
-                elif room < least and stuck < pool.concurrency and self._has_nothing(buffer.source.queue, leases):
+                elif (
+                    room < least
+                    and stuck < pool.concurrency
+                    and not is_due_first
+                    and self._has_nothing(buffer.source.queue, leases)
+                ):
                     room = least = 1  # beside a queue that has all the room: its job takes the next free slot
             if room > most:
                 room = most
@@ -212,6 +230,22 @@ class SourceBuffers:
         runtime = self._buffers[source].runtime
         most = runtime.most_held(self._delivery.lock_s, _stuck(runtime, submitted_at, now))
         return leases.unfinished_count < most + pool.may_grow
+
+    def on_given_back(self, source: JobSource) -> None:
+        """A job of this source has got no slot in time."""
+        if source.kind is SourceKind.DUE:
+            self._due_first_until = inf
+
+    def _is_due_first(self, free: int, now: float) -> bool:
+        """Whether a slot is kept for a due job; ``free``: slots that have no job."""
+        until = self._due_first_until
+        if until == inf and free > 0:
+            until = self._due_first_until = now + DUE_FIRST_S
+        if until is None or now >= until:
+            self._due_first_until = None
+            return False
+        self.next_look_at = min(self.next_look_at, until)
+        return True
 
     def set_paused(self, queues: frozenset[str]) -> None:
         """Request nothing of these queues until they are left out here, and of all others as before."""

@@ -463,6 +463,7 @@ class Worker:
                     self._received.append(admitted)
                     self._dispatcher.add(admitted)
                 else:
+                    self._buffers.on_given_back(lease.source)
                     self._completion.give_back(admitted)
         self._report_received()
         self._completion.flush()

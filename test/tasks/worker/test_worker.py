@@ -881,6 +881,41 @@ def test_jobs_that_become_due_together_run_in_all_workers(bench: Bench) -> None:
     assert bench.queues.topics[SUSPECT] == []
 
 
+@pytest.mark.parametrize(("slots", "run_s"), [(1, 2), (1, 20), (1, 60), (4, 60)])
+def test_a_due_job_behind_a_backlog_of_long_ones_starts_within_two_of_these(
+    bench: Bench, slots: int, run_s: float
+) -> None:
+    """Both topics are asked for a job when a slot is free, and the answer with a long one may come first."""
+    process = Process(bench, concurrency=slots)
+    bench.put_many(200)
+    bench.settle()
+    due = bench.put("note", -1, topic=DUE, due_ms=bench.now_ms() + 1000)
+    begun_at: dict[Job, float] = {}
+    while due.id not in {job.envelope.id for job in begun_at}:
+        now = bench.clock.monotonic()
+        assert now <= 2 * run_s + 1
+        for number, job in enumerate(process.manual.jobs[:slots]):
+            begun_at.setdefault(job, now - (0.1 * run_s * number if not begun_at else 0))
+        for job in [job for job in process.manual.jobs if begun_at.get(job, now) + run_s <= now]:
+            process.end(job, ran_s=run_s)
+        bench.pass_time(0.5)
+
+
+def test_a_slot_is_kept_for_a_due_job_for_a_moment_only(bench: Bench) -> None:
+    """Another worker may have it."""
+    process = Process(bench, concurrency=1)
+    bench.put_many(3)
+    bench.settle()
+    process.worker._buffers.on_given_back(JobSource("default", DUE, SourceKind.DUE))
+    bench.pass_time(5)
+    process.end(ran_s=5.0)
+    assert process.manual.jobs == []
+    bench.pass_time(0.3, 0.1)
+    assert len(process.manual.jobs) == 1
+    process.end(ran_s=5.0)
+    assert len(process.manual.jobs) == 1, "it is not kept again"
+
+
 def test_short_jobs_that_become_due_together_stay_where_they_are_held(bench: Bench) -> None:
     holder = Process(bench, concurrency=2)
     bench.put("note", 0)
