@@ -64,7 +64,7 @@ def tables(app: str, inspected: Inspected, where: str) -> list[Table]:
 
 def _queue(length: QueueLength) -> tuple[str, ...]:
     *counts, paused = length
-    return (*map(str, counts), "yes" if paused else "no")
+    return (*map(str, counts), "-" if paused is None else "yes" if paused else "no")
 
 
 def notes(inspected: Inspected) -> list[str]:

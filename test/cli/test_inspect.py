@@ -55,7 +55,7 @@ WORKER = WorkerSnapshot(
 )
 
 
-QUEUES = [QueueLength("default", 0, 0, 0, 0), QueueLength("mail", 1200, 2, 3, 14, True)]
+QUEUES = [QueueLength("default", 0, 0, 0, 0, None), QueueLength("mail", 1200, 2, 3, 14, True)]
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_workers_queues_children_and_running_jobs_are_tables() -> None:
         "",
         "queues",
         "  queue    available  running  delayed  dead  paused",
-        "  default  0          0        0        0     no",
+        "  default  0          0        0        0     -",
         "  mail     1200       2        3        14    yes",
         "",
         "children",
@@ -211,7 +211,7 @@ def test_json_is_one_object_or_a_line_each_time(tasks: str, fake: None, capsys: 
     assert main(["inspect", tasks, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["queues"] == [
-        {"queue": "default", "available": 0, "running": 0, "delayed": 0, "dead": 0, "paused": False},
+        {"queue": "default", "available": 0, "running": 0, "delayed": 0, "dead": 0, "paused": None},
         {"queue": "mail", "available": 1200, "running": 2, "delayed": 3, "dead": 14, "paused": True},
     ]
     (found,) = shown["workers"]

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from kafka.broker.embedded import is_running
+from kafka.errors import AuthorizationError
 from kafka.tasks.app import App
 from kafka.tasks.backends.base import SnapshotReader
 from kafka.tasks.errors import BadRecord
@@ -49,6 +50,7 @@ class Directory:
         self._app = app
         self._reader = self._open()
         self._unreadable: set[str] = set()
+        self._has_warned_of_pauses = False
 
     def workers(self, wait_s: float = 0.0) -> list[Seen]:
         """All workers that published a snapshot within the last minute and have not stopped, in the order of host
@@ -79,7 +81,17 @@ class Directory:
         if self._reader is None:
             return []
         live = [seen.worker for seen in seen_workers if not seen.is_silent]
-        return queue_lengths(self._reader.backlogs(self._app.queues), live, self._reader.paused())
+        return queue_lengths(self._reader.backlogs(self._app.queues), live, self._paused(self._reader))
+
+    def _paused(self, reader: SnapshotReader) -> frozenset[str] | None:
+        """None for those who may not read the topic, as workers go on without it."""
+        try:
+            return reader.paused()
+        except AuthorizationError as error:
+            if not self._has_warned_of_pauses:
+                self._has_warned_of_pauses = True
+                log.warning("cannot read which queues are paused: %s", error)
+            return None
 
     def close(self) -> None:
         """Disconnect."""

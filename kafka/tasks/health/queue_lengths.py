@@ -18,20 +18,21 @@ from kafka.tasks.health.snapshot import WorkerSnapshot
 
 class QueueLength(NamedTuple):
     """Jobs of a queue by where they are; ``dead``: records in its dead topic. ``paused``: workers lease none of its
-    jobs."""
+    jobs; None: that is not known."""
 
     queue: str
     available: int
     running: int
     delayed: int
     dead: int
-    paused: bool = False
+    paused: bool | None = False
 
 
 def queue_lengths(
-    backlogs: Sequence[QueueBacklog], workers: Iterable[WorkerSnapshot], paused: Collection[str] = ()
+    backlogs: Sequence[QueueBacklog], workers: Iterable[WorkerSnapshot], paused: Collection[str] | None = ()
 ) -> list[QueueLength]:
-    """The lengths of these queues; ``workers``: all of the app's that live; ``paused``: queues that are."""
+    """The lengths of these queues; ``workers``: all of the app's that live; ``paused``: queues that are, None: not
+    known."""
     running = dict.fromkeys((each.queue for each in backlogs), 0)
     delayed = dict(running)
     for worker in workers:
@@ -46,7 +47,7 @@ def queue_lengths(
             running[queue],
             delayed[queue],
             dead,
-            queue in paused,
+            None if paused is None else queue in paused,
         )
         for queue, unfinished, dead in backlogs
     ]

@@ -105,6 +105,21 @@ def test_when_the_topic_is_deleted_no_queue_is_paused_and_the_lengths_are_still_
         until(lambda: ("mail", True) in paused(), "the new topic is read from its beginning")
 
 
+def test_who_may_not_read_which_are_paused_sees_the_lengths_all_the_same(
+    app: App, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    set_paused(app, True)
+    refusal = broker.faults.answer("ListOffsets", "TOPIC_AUTHORIZATION_FAILED", topic=app.names.control)
+    with refusal, Directory(app) as directory:
+        for _ in range(2):
+            lengths = directory.queue_lengths([])
+            assert [(each.queue, each.available, each.paused) for each in lengths] == [
+                ("default", 0, None), ("mail", 0, None),
+            ]  # fmt: skip
+    warnings = [record.getMessage() for record in caplog.records if "which queues are paused" in record.getMessage()]
+    assert len(warnings) == 1
+
+
 def test_a_worker_that_starts_knows_of_a_pause_before_it_leases(app: App, broker: EmbeddedBroker) -> None:
     set_paused(app, True)
     paused = app.send("send", [1])

@@ -192,6 +192,7 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
             existing = administration.list_topics()
             check_queue_topic(names.queue(queue), existing)
             if names.control in existing:
+                administration.wait_for_topics([names.control])  # another broker may not know it yet
                 with closing(PausedQueues(io, names, settings.request_timeout)) as paused:
                     if (queue in paused.read()) == is_paused:
                         return False
