@@ -187,6 +187,8 @@ class AsyncioPool(OffLoopPool):
                 job = self._queue.popleft()
             except IndexError:
                 return
+            if self._ends_with_lock(job):
+                continue
             self._slots_in_use += 1
             run = self._running[job] = _Run(job)
             if job.task.is_coroutine:

@@ -14,7 +14,7 @@ from collections import deque
 from kafka.tasks.pools.base import Finished, SimplePool, Wake
 from kafka.tasks.pools.limits import timeout_outcome
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.rules.outcome import Outcome
+from kafka.tasks.rules.outcome import LockLost, Outcome
 
 
 class OffLoopPool(SimplePool):
@@ -70,6 +70,14 @@ class OffLoopPool(SimplePool):
         """The job has ended; from any thread."""
         self._done.append((job, outcome))
         self._wake_worker()
+
+    def _ends_with_lock(self, job: Job) -> bool:
+        """Whether the job's lock is over before it begins, and report that; from any thread. After this process has
+        stood still (SIGSTOP) a thread may take the next job before the worker's own finds out."""
+        if 0.0 < job.lease.locked_until <= time.monotonic():
+            self._report(job, LockLost())
+            return True
+        return False
 
     def _report_started(self, job: Job) -> None:
         """The job has begun: before its function is called; from any thread."""

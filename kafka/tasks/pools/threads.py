@@ -152,7 +152,8 @@ class ThreadPool(OffLoopPool):
             job = self._queue.get()
             if job is None:
                 return
-            self._run_one(slot, job)
+            if not self._ends_with_lock(job):
+                self._run_one(slot, job)
 
     def _run_one(self, slot: _Slot, job: Job) -> None:
         outcome: Outcome | None = None

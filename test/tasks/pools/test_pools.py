@@ -22,7 +22,7 @@ from kafka.tasks import App, Context, Retry, SoftTimeLimit, Task
 from kafka.tasks.delivery.base import JobLease, JobSource
 from kafka.tasks.pools import POOLS, PROCESS_POOLS, Pool, PoolSettings, default_pool, make_pool
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded, Outcome
+from kafka.tasks.rules.outcome import AttemptFailed, JobSucceeded, LockLost, Outcome
 from test.support.waiting import until
 from test.tasks.fakes import a_job
 
@@ -246,6 +246,21 @@ def test_jobs_run_beside_one_another(threads: Bench) -> None:
     for _ in range(2):
         threads.pool.submit(threads.job(lambda: barrier.wait(DEADLINE_S) >= 0))
     assert list(threads.outcomes(2).values()) == [JobSucceeded(b"true")] * 2
+
+
+@pytest.mark.parametrize("pool", ["threads", "asyncio"])
+def test_a_job_whose_lock_is_over_does_not_begin(pool: str) -> None:
+    """Others run it. After SIGSTOP a thread may take it before the worker's own thread finds out."""
+    bench = Bench(pool)
+    ran: list[str] = []
+    over, good, unknown = (bench.job(ran.append, name) for name in ("over", "good", "unknown"))
+    over.lease.locked_until = time.monotonic()
+    good.lease.locked_until = time.monotonic() + 60.0
+    for job in (over, good, unknown):
+        bench.submit(job)
+        assert isinstance(bench.outcomes(1)[job], LockLost if job is over else JobSucceeded)
+    assert (ran, bench.pool.busy) == (["good", "unknown"], 0)
+    bench.stop(1.0)
 
 
 def test_many_outcomes_wake_the_loop_once(threads: Bench) -> None:
