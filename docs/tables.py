@@ -281,11 +281,24 @@ def options_later() -> Rows:
 
 def worker_metrics_rows() -> Rows:
     """Name, kind, labels and meaning of each number of a worker."""
-    from kafka.tasks.health.metrics import FAMILIES, PREFIX
+    from kafka.tasks.health.metrics import FAMILIES
+
+    return _metrics_rows(FAMILIES)
+
+
+def app_metrics_rows() -> Rows:
+    """The same of what ``inspect --health-port`` serves."""
+    from kafka.tasks.health.metrics import APP_FAMILIES
+
+    return _metrics_rows(APP_FAMILIES)
+
+
+def _metrics_rows(families: Iterable[Any]) -> Rows:
+    from kafka.tasks.health.metrics import PREFIX
 
     suffixes = {"counter": "_total", "info": "_info"}
     yield ("name", "kind", "labels", "meaning")
-    for family in FAMILIES:
+    for family in families:
         name = f"``{PREFIX}{family.name}{suffixes.get(family.kind, '')}``"
         yield name, family.kind, ", ".join(f"``{label}``" for label in family.labels), family.text
 
@@ -465,6 +478,7 @@ WIDEST_FIRST = 64
 """A table whose first column is wider becomes a list: lines of that column cannot be wrapped."""
 
 PARTS: dict[str, Callable[..., Rows | str]] = {
+    "app metrics": app_metrics_rows,
     "app settings": app_settings_rows,
     "broker handlers": broker_handlers,
     "broker releases": releases_rows,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import urllib.request
 
 import pytest
@@ -12,13 +11,11 @@ from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.tasks import QueueExporter, QueueLength, Seen, WorkerSnapshot
-from kafka.tasks.health.metrics import APP_FAMILIES
 from test.net.recorder import Recorder
 
 pytest.importorskip("prometheus_client", reason="needs the extra metrics")
 
 SOON_S = 30.0
-ROOT = pathlib.Path(__file__).parents[3]
 
 
 class World:
@@ -95,14 +92,6 @@ def test_it_answers_in_a_thread_of_its_own_until_it_is_closed() -> None:
     exporter.close()
     with pytest.raises(OSError):
         urllib.request.urlopen(url, timeout=SOON_S)
-
-
-def test_the_guide_lists_each_metric_with_its_labels_and_meaning() -> None:
-    guide = (ROOT / "docs" / "monitoring.rst").read_text("utf-8")
-    rows = [" ".join(line.split()) for line in guide.splitlines()]
-    for family in APP_FAMILIES:
-        labels = ", ".join(f"``{label}``" for label in family.labels)
-        assert f"``kafka_tasks_{family.name}`` {family.kind} {labels} {family.text}" in rows
 
 
 def test_a_place_that_is_none_is_refused() -> None:
