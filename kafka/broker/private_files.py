@@ -75,16 +75,21 @@ def open_private(path: str, flags: int) -> int:
 def make_private_directory(path: str) -> None:
     """Make a directory below the data directory and those above it, where they are missing, with 0700. OSError."""
     try:
-        os.mkdir(path, DIRECTORY_MODE)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise
+        _make_directory(path)
     except FileNotFoundError:
         above = os.path.dirname(path)
         if above in ("", path):
             raise
         make_private_directory(above)
-        make_private_directory(path)
+        _make_directory(path)  # once: in /proc no directory can be made, and that is the same error
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.mkdir(path, DIRECTORY_MODE)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
 
 
 def prepare_directory(path: str) -> None:

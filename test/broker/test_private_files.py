@@ -91,6 +91,17 @@ def test_new_directories_are_for_their_owner_alone_whatever_the_umask(tmp_path: 
         make_private_directory(str(tmp_path / "file" / "below"))
 
 
+def test_a_directory_that_can_never_be_made_is_the_systems_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, mode: int) -> None:
+        raise FileExistsError(path) if os.path.exists(path) else FileNotFoundError(2, "No such file or directory", path)
+
+    monkeypatch.setattr("os.mkdir", refuse)  # as in /proc
+    with pytest.raises(FileNotFoundError, match="No such file or directory"):
+        make_private_directory(str(tmp_path / "a"))
+
+
 def test_a_segment_that_is_a_link_is_neither_written_nor_cut_nor_replaced_through(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"precious")

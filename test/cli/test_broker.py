@@ -236,6 +236,13 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "file" / "data") in line
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc, where no directory can be made")
+@pytest.mark.parametrize("path", ["/proc/no-data", "/proc/no-data/below"])
+def test_a_directory_where_none_can_be_made_is_one_line(path: str) -> None:
+    code, line = fail("--data-dir", path, "--port", "0")
+    assert (code, line) == (1, f"kafka broker: cannot use the data directory {path}: No such file or directory\n")
+
+
 def test_a_directory_that_others_may_write_to_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     code, line = fail("--data-dir", str(tmp_path), "--port", "0")
