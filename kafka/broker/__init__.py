@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafka.broker.faults import ApiName, FaultRuleBuilder, Rule, SeenRequest, api_name
     from kafka.broker.listeners import BrokerSecurity, read_properties, read_users, tls_settings, write_properties
     from kafka.broker.log import DirectoryLockedError
-    from kafka.broker.private_files import open_private, prepare_directory
+    from kafka.broker.private_files import has_data, open_private, prepare_directory
     from kafka.broker.process import BrokerOptions, RunningBroker, raise_descriptor_limit
     from kafka.broker.server import BrokerServer
     from kafka.broker.telemetry import TelemetryPush
@@ -39,6 +39,7 @@ _HOME = {
     "FaultRuleBuilder": "kafka.broker.faults",
     "api_name": "kafka.broker.faults",
     "find_release": "kafka.broker.emulation",
+    "has_data": "kafka.broker.private_files",
     "open_private": "kafka.broker.private_files",
     "prepare_directory": "kafka.broker.private_files",
     "raise_descriptor_limit": "kafka.broker.process",
@@ -66,6 +67,7 @@ __all__ = [
     "TelemetryPush",
     "api_name",
     "find_release",
+    "has_data",
     "open_private",
     "prepare_directory",
     "raise_descriptor_limit",

@@ -33,11 +33,12 @@ log = logging.getLogger(__name__)
 
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
+METADATA_JOURNAL: Final = "metadata.journal"
 TOPICS: Final = "topics"
 OWN_NAMES: Final = frozenset(
     {
         ".lock", "broker.json", "broker.json.tmp", "broker.log", "broker.properties", "embedded.lock",
-        "metadata.journal", "metadata.journal.tmp", TOPICS, "users",
+        METADATA_JOURNAL, "metadata.journal.tmp", TOPICS, "users",
     }
 )  # fmt: skip
 """What the broker and those who start it make in a data directory."""
@@ -90,6 +91,11 @@ def _make_directory(path: str) -> None:
     except FileExistsError:
         if not os.path.isdir(path):
             raise
+
+
+def has_data(path: str) -> bool:
+    """Whether a broker has ever stored anything in this data directory. Makes and opens nothing."""
+    return os.path.exists(os.path.join(path, METADATA_JOURNAL))
 
 
 def prepare_directory(path: str) -> None:

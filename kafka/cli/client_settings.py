@@ -21,8 +21,9 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.broker import read_properties
-from kafka.cli import CommandError
+from kafka.broker import has_data, read_properties
+from kafka.broker.embedded import is_running
+from kafka.cli import EXIT_FAILED, CommandError
 from kafka.config import BY_NAME, check, settings_of
 from kafka.errors import KafkaConfigurationError
 
@@ -118,7 +119,10 @@ def add_queue_arguments(parser: argparse.ArgumentParser) -> None:
 
 def queue_of(args: argparse.Namespace) -> tuple[App, str]:
     """The app that has the queue ``args.queue``, which declares no tasks and creates no topics, and the queue's name in
-    it. CommandError for a malformed name, and without brokers."""
+    it. CommandError for a malformed name, and without brokers.
+
+    The broker of ``embedded:DIR`` is started where it has data: it ends when it is idle, and jobs are still there. An
+    empty or missing directory has no queue, so none is made."""
     from kafka.tasks import App
 
     name = args.queue.partition(".")[0] if args.app is None else args.app
@@ -131,7 +135,11 @@ def queue_of(args: argparse.Namespace) -> tuple[App, str]:
         servers = f"embedded:{EMBEDDED}"
         if not os.path.isdir(EMBEDDED):
             raise CommandError(f"--bootstrap-server HOST:PORT is needed: there is no embedded broker in ./{EMBEDDED}")
-    return App(name, bootstrap_servers=servers, create_topics=False, **read(args, SECURITY)), queue
+    app = App(name, bootstrap_servers=servers, create_topics=False, **read(args, SECURITY))
+    scheme, _, directory = app.settings.bootstrap_servers.partition(":")
+    if scheme == "embedded" and directory and not (is_running(directory) or has_data(directory)):
+        raise CommandError(f"no embedded broker runs in {directory}", EXIT_FAILED)
+    return app, queue
 
 
 def _name(text: str) -> str:

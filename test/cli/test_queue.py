@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
+from kafka.broker.embedded import ensure_running
 from kafka.cli import main
+from kafka.tasks import App
 from kafka.tasks.backends.base import BACKENDS
 from kafka.tasks.settings import Settings
+from kafka.testing import EmbeddedBroker
 from test.tasks import fakes
 from test.tasks.fakes import FakeBackend
 
@@ -118,3 +125,33 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert text in err
+
+
+@pytest.mark.parametrize("command", [["queue", "pause"], ["queue", "purge"], ["dead", "list"], ["dead", "replay"]])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_where_no_embedded_broker_has_ever_run_none_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], is_there: bool
+) -> None:
+    directory = tmp_path / "data"
+    if is_there:
+        directory.mkdir()
+    assert main([*command, "shop.mail", "--bootstrap-server", f"embedded:{directory}"]) == 1
+    assert capsys.readouterr() == ("", f"kafka {command[0]}: no embedded broker runs in {directory}\n")
+    assert [path for path in tmp_path.rglob("*") if path != directory] == []
+    assert directory.exists() is is_there
+
+
+def test_an_embedded_broker_that_has_ended_is_started_for_its_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "data"
+    with EmbeddedBroker(directory) as broker:
+        app = App("shop", bootstrap_servers=broker.bootstrap)
+        app.task(name="send", queue="mail")(print)
+        app.send("send")
+        app.close()
+    try:
+        assert main(["queue", "purge", "shop.mail", "--yes", "--bootstrap-server", f"embedded:{directory}"]) == 0
+        assert capsys.readouterr().out == "removed 1 job of shop.mail\n"
+    finally:
+        os.kill(ensure_running(str(directory)).pid, signal.SIGTERM)
