@@ -2,7 +2,8 @@
 
 On a terminal a table that refreshes until Ctrl-C (rich, extra ``cli``); elsewhere, or with ``--once``, plain text once;
 with ``--json`` an object. ``--interval`` refreshes everywhere: plain tables one below the other, or one line of
-JSON each time. With ``--health-port`` nothing is shown: the lengths of the queues are served to Prometheus.
+JSON each time. With ``--health-port`` nothing is shown: the lengths of the queues are served to Prometheus until a
+stop signal, with exit code 0.
 :mod:`kafka.tasks.health` says how workers are found.
 """
 
@@ -12,12 +13,14 @@ import argparse
 import contextlib
 import json
 import logging
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple
 
 from kafka.cli import CommandError, client_settings
@@ -274,6 +277,14 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError("--health-port serves until it is stopped, and --once is for tables: choose one of them")
         logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         logging.getLogger("kafka.client").setLevel(logging.WARNING)
+        with _interrupted_by_stop_signals(), contextlib.suppress(KeyboardInterrupt):
+            _run(args)
+    else:
+        _run(args)
+    return 0
+
+
+def _run(args: argparse.Namespace) -> None:
     app = client_settings.load_app(args)
     try:
         with Directory(app) as directory:
@@ -283,11 +294,34 @@ def run(args: argparse.Namespace) -> int:
                 _show(app, directory, args)
     finally:
         app.close()
-    return 0
+
+
+@contextlib.contextmanager
+def _interrupted_by_stop_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP are a KeyboardInterrupt, as Ctrl-C is; what follows on the first does nothing more. In the
+    main thread only, and not for signals that are ignored (``nohup``)."""
+    former: dict[int, Any] = {}
+
+    def interrupt(signum: int, _: FrameType | None) -> None:
+        for each in former:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    try:
+        if threading.current_thread() is threading.main_thread():
+            for name in ("SIGTERM", "SIGHUP"):
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                    former[number] = signal.getsignal(number)
+                    signal.signal(number, interrupt)
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _serve(directory: Directory, place: str, interval_s: float) -> None:
-    """Serve what there is to Prometheus until Ctrl-C; while the brokers do not answer, that."""
+    """Serve what there is to Prometheus until Ctrl-C or SIGTERM; while the brokers do not answer, that."""
     with contextlib.closing(QueueExporter(place)) as exporter:
         log.info("serving the lengths of queues at http://%s/metrics", exporter.address)
         wait_s = 0.0

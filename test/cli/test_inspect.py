@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import subprocess
 import sys
 import threading
 import urllib.error
@@ -33,6 +36,7 @@ from kafka.testing import EmbeddedBroker
 from test.support.waiting import eventually, until
 
 SOON_S = 30.0
+ROOT = Path(__file__).resolve().parents[2]
 
 WORKER = WorkerSnapshot(
     "web:12:ab",
@@ -268,6 +272,33 @@ def test_the_lengths_are_served_until_ctrl_c_and_while_the_brokers_fail_that_the
     place, first, second, last = served
     assert (place, first, last) == ("9101", (QUEUES, [WORKER]), "closed")
     assert "no broker" in str(second)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals between processes")
+def test_the_exporter_ends_with_exit_code_0_by_a_stop_signal(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the extra metrics")
+    (tmp_path / "served.py").write_text(
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # the tests may run with it ignored
+        "from kafka.tasks import App\n"
+        f"app = App('shop', bootstrap_servers='embedded:{tmp_path}/data')\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "kafka", "inspect", "served:app", "--health-port", "0"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        try:
+            first = process.stderr.readline()
+            assert "serving the lengths of queues at http://127.0.0.1:" in first
+            process.send_signal(getattr(signal, name))
+            assert (process.wait(SOON_S), process.stderr.read()) == (0, "")
+        finally:
+            process.kill()
 
 
 class Terminal(io.StringIO):
