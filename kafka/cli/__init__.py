@@ -63,6 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. ``argv``: the arguments behind the program's name (default: the process's)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if name != "worker":
+        return _main(name, arguments)
+    from kafka.cli.startup import startup_signals
+
+    with startup_signals:
+        return _main(name, arguments)
+
+
+def _main(name: str | None, arguments: list[str]) -> int:
     parser, commands = _parser()
     try:
         if name in COMMANDS:

@@ -55,6 +55,7 @@ class Supervisor:
         self._child: Child | None = None
         self._is_restarting = False
         self._is_stopping = False
+        self._stop_signals: set[int] = set()
 
     def begin(self) -> None:
         """Start the first worker. The files are looked at before, so that no change is missed while it imports."""
@@ -80,15 +81,20 @@ class Supervisor:
 
     def on_signal(self, signum: int) -> None:
         """Pass a signal on. Of a terminal's the worker gets two at once, which count as one."""
-        self._is_stopping |= signal.Signals(signum).name in STOP_SIGNALS
+        if signal.Signals(signum).name in STOP_SIGNALS:
+            self._is_stopping = True
+            self._stop_signals.add(signum)
         if self._child is not None:
             self._child.send_signal(signum)
         elif self._is_stopping:
             self.exit_code = 0
 
     def on_exit(self, code: int) -> None:
-        """The worker has ended, with this exit code; below 0: by that signal."""
+        """The worker has ended, with this exit code; below 0: by that signal. One that a stop signal has ended was
+        stopped: it had not come as far as its handlers."""
         self._child = None
+        if -code in self._stop_signals:
+            code = 0
         if self._is_stopping or (code == 0 and not self._is_restarting):
             self.exit_code = code if code >= 0 else 128 - code
         elif self._is_restarting:

@@ -2,7 +2,8 @@
 
 Exit codes: 0 after a stop by signal; 1 when no broker can be reached, or the port of ``--health-port`` cannot be had; 2
 for a wrong use (no such module, no App, an unknown queue or pool, a limit that makes no sense); 3 when no child process
-has ever come up. What a worker is: :mod:`kafka.tasks.worker.driver`; what pools are: :mod:`kafka.tasks.pools`.
+has ever come up. What a worker is: :mod:`kafka.tasks.worker.driver`; what pools are: :mod:`kafka.tasks.pools`; what
+signals do before it is there: :mod:`kafka.cli.startup`.
 
 An option of pools is one more row of :data:`POOL_OPTIONS`.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kafka.cli import CommandError, client_settings
+from kafka.cli.startup import LOG_FORMAT, startup_signals
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import (
     MOST_CONCURRENCY,
@@ -167,7 +169,7 @@ def fill_standard_descriptors() -> None:
 
 def run(args: argparse.Namespace) -> int:
     fill_standard_descriptors()
-    logging.basicConfig(level=args.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=args.log_level, format=LOG_FORMAT)
     if args.reload:
         from kafka.cli import reload
 
@@ -186,7 +188,16 @@ def run(args: argparse.Namespace) -> int:
         )
     queues = check_queues(app, names)
     try:
-        run_worker(app, queues, pool, settings=settings, health=args.health_port, is_alone=True, log_jobs=args.log_jobs)
+        run_worker(
+            app,
+            queues,
+            pool,
+            on_start=lambda _: startup_signals.finish(),
+            settings=settings,
+            health=args.health_port,
+            is_alone=True,
+            log_jobs=args.log_jobs,
+        )
     except PoolFailed as error:
         raise CommandError(str(error.args[0]), EXIT_POOL_FAILED) from error
     return 0

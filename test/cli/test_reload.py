@@ -115,6 +115,12 @@ def test_each_stop_signal_is_passed_on_and_the_exit_code_is_the_workers(
     assert bench.supervisor.exit_code == expected
 
 
+def test_a_worker_that_the_stop_signal_has_ended_before_it_had_handlers_was_stopped(bench: Bench) -> None:
+    bench.supervisor.on_signal(signal.SIGTERM)
+    bench.supervisor.on_exit(-signal.SIGTERM)
+    assert bench.supervisor.exit_code == 0
+
+
 def test_a_stop_signal_without_a_worker_ends_the_supervisor(bench: Bench) -> None:
     bench.supervisor.on_exit(2)
     bench.supervisor.on_signal(signal.SIGUSR1)
