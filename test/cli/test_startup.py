@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -199,3 +200,33 @@ def test_a_stop_that_waits_for_a_full_pipe_ends_by_the_next_signal(monkeypatch: 
         monkeypatch.setattr(sys, "stdout", Full())
         os.kill(os.getpid(), signal.SIGTERM)
     assert left == [0, 0]
+
+
+def test_a_worker_whose_broker_never_answers_leaves_by_the_second_stop_signal(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        (tmp_path / "silent.py").write_text(
+            "from kafka.tasks import App\n"
+            f"app = App('shop', bootstrap_servers='127.0.0.1:{silent.getsockname()[1]}', connect_timeout=600)\n"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-m", "kafka", "worker", "silent:app", "--pool", "threads"],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr is not None
+            try:
+                connection, _ = silent.accept()
+                with connection:
+                    process.send_signal(signal.SIGTERM)
+                    assert "leaves when it has started" in process.stderr.readline()
+                    process.send_signal(signal.SIGHUP)  # no further stage
+                    assert "received SIGHUP" in process.stderr.readline()
+                    process.send_signal(signal.SIGINT)
+                    assert process.wait(SOON_S) == 0
+                    assert process.stderr.read().endswith(
+                        "received SIGINT: the worker has not started yet, and leaves at once\n"
+                    )
+            finally:
+                process.kill()

@@ -101,8 +101,9 @@ def run_worker(
     which job a line is of (:mod:`kafka.tasks.pools.job_logging`). ``log_jobs``: what happens to jobs is logged at INFO
     (:mod:`kafka.tasks.worker.job_log`).
 
-    In the main thread signals stop it (:mod:`kafka.tasks.worker.signals`); in another thread, the caller stops the
-    worker that ``on_start`` got, on the loop's thread: ``loop.call_soon_threadsafe(worker.stop)``.
+    In the main thread signals stop it (:mod:`kafka.tasks.worker.signals`), by a SystemExit of code 0 when a second one
+    comes while it connects; in another thread, the caller stops the worker that ``on_start`` got, on the loop's thread:
+    ``loop.call_soon_threadsafe(worker.stop)``.
 
     Raises before anything is leased: :class:`UnknownQueue` and :class:`kafka.errors.IllegalArgumentError` for a wrong
     use, the clients' errors when the broker cannot be reached, OSError when the port cannot be had. Raises afterwards:

@@ -44,7 +44,10 @@ _STAGES: Final = {
 
 
 class SignalHandler:
-    """Applies the signals to one worker. Before there is one (:meth:`attach`) they can stop it, and show the stacks."""
+    """Applies the signals to one worker. Before there is one (:meth:`attach`) they can stop it, and show the stacks.
+
+    A further stop signal before there is one is a SystemExit with code 0, which ends the loop that runs meanwhile.
+    """
 
     def __init__(self) -> None:
         self._worker: Worker | None = None
@@ -57,26 +60,45 @@ class SignalHandler:
             worker.stop()
 
     def received(self, signum: int, now: float) -> None:
-        """A signal has come, at ``now`` (monotonic seconds)."""
+        """A signal has come, at ``now`` (monotonic seconds). SystemExit: see the class."""
         name = signal.Signals(signum).name
         worker = self._worker
         if worker is None:
             if name in STOP_SIGNALS:
-                self._stopped_at[name] = now
-                log.info("received %s: the worker is starting, and leaves when it has started", name)
+                self._stop_start(name, now)
             elif name == "SIGUSR1":
                 dump(None, now)
             return
         if name not in STOP_SIGNALS:
             SIGNALS[name](worker, now)
             return
-        last = self._stopped_at.get(name)
-        if last is not None and now - last < REPEAT_S:
-            log.info("ignored a second %s within %g s of the first", name, REPEAT_S)
+        if self._is_repeated(name, now):
             return
         self._stopped_at[name] = now
         SIGNALS[name](worker, now)
         log.info("received %s: %s", name, describe_stop(worker, name, now))
+
+    def _stop_start(self, name: str, now: float) -> None:
+        """The first one waits for the start, which may take until the time-out of a broker that does not answer; a
+        further one does not."""
+        if self._is_repeated(name, now):
+            return
+        is_further = bool(self._stopped_at) and name != "SIGHUP"
+        self._stopped_at[name] = now
+        if is_further:
+            log.info("received %s: the worker has not started yet, and leaves at once", name)
+            raise SystemExit(0)
+        again = "SIGTERM" if name == "SIGHUP" else "it again"
+        log.info(
+            "received %s: the worker is starting, and leaves when it has started; send %s to leave at once", name, again
+        )
+
+    def _is_repeated(self, name: str, now: float) -> bool:
+        last = self._stopped_at.get(name)
+        if last is None or now - last >= REPEAT_S:
+            return False
+        log.info("ignored a second %s within %g s of the first", name, REPEAT_S)
+        return True
 
 
 def describe_stop(worker: Worker, name: str, now: float) -> str:

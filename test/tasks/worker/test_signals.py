@@ -106,12 +106,32 @@ def test_a_worker_that_is_stopped_while_it_starts_says_so_and_leaves(
     caplog.set_level(logging.INFO, signals.__name__)
     handler = SignalHandler()
     handler.received(TERM, 0.0)
-    assert caplog.messages == ["received SIGTERM: the worker is starting, and leaves when it has started"]
+    assert caplog.messages == [
+        "received SIGTERM: the worker is starting, and leaves when it has started; send it again to leave at once"
+    ]
     worker = Process(bench).worker
     handler.attach(worker)
     assert worker.stage is WorkerStage.DRAINING
     handler.received(TERM, REPEAT_S - 0.1)
     assert worker.stage is WorkerStage.DRAINING, "it was the same signal"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [(signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT), (signal.SIGHUP, TERM)]
+)
+def test_a_further_stop_signal_does_not_wait_for_the_start(
+    caplog: pytest.LogCaptureFixture, first: int, then: int
+) -> None:
+    caplog.set_level(logging.INFO, signals.__name__)
+    handler = SignalHandler()
+    handler.received(first, 0.0)
+    handler.received(first, REPEAT_S - 0.1)
+    handler.received(signal.SIGHUP, 2 * REPEAT_S)
+    with pytest.raises(SystemExit) as ended:
+        handler.received(then, 4 * REPEAT_S)
+    assert ended.value.code == 0
+    assert caplog.messages[1] == f"ignored a second {signal.Signals(first).name} within 1 s of the first"
+    assert caplog.messages[-1].endswith("the worker has not started yet, and leaves at once")
 
 
 def test_a_worker_that_starts_takes_no_slots_and_shows_its_stacks(
