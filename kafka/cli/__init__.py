@@ -14,9 +14,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import kafka._name_clash  # noqa: F401 (before another import fails for it)
 from kafka._compiled import is_compiled
@@ -43,6 +43,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 }
 """Name -> its module, and what it does."""
 
+SCRIPT: Final = "kafka-taskloop"
+"""The installed console script."""
+
+_MISSING: Final = "the following arguments are required: "
+"""How argparse begins what it says of missing arguments."""
+
 
 class CommandError(Exception):
     """A command cannot go on: one line of text, and the exit code."""
@@ -52,11 +58,41 @@ class CommandError(Exception):
         self.code = code
 
 
+def program_name() -> str:
+    """The name under which this program was started."""
+    return SCRIPT if sys.argv and os.path.basename(sys.argv[0]) == SCRIPT else "python -m kafka"
+
+
 class _Parser(argparse.ArgumentParser):
-    """Prints an error in one line."""
+    """Prints an error in one line; one of missing arguments has the line to write, with the action that was given."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = args or ()
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith(_MISSING):
+            required = ", ".join(each for each in message.removeprefix(_MISSING).split(", ") if each not in self._lists)
+            message = f"missing {required}: {self.prog} {' '.join(self._positionals_to_write())}"
         self.exit(EXIT_USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+    @property
+    def _lists(self) -> list[str]:
+        """Positional arguments that may be left out."""
+        return [str(each.metavar) for each in self._actions if not each.option_strings and each.nargs == "*"]
+
+    def _positionals_to_write(self) -> Iterator[str]:
+        for each in self._actions:
+            if each.option_strings:
+                if each.required:
+                    yield f"{each.option_strings[-1]} {each.metavar or each.dest.upper()}"
+            elif each.choices is not None and each.metavar is None:
+                yield next((name for name in each.choices if name in self._given), "|".join(each.choices))
+            else:
+                name = str(each.metavar or each.dest)
+                yield {"*": f"[{name}...]", "+": f"{name}..."}.get(str(each.nargs), name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,16 +154,16 @@ def full_parser(program: str) -> tuple[argparse.ArgumentParser, dict[str, argpar
     return parser, commands
 
 
-def _parser(program: str = "kafka") -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
-    parser = _Parser(prog=program, description="A Kafka client, an embedded broker and a task queue.")
+def _parser(program: str | None = None) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    parser = _Parser(prog=program or program_name(), description="A Kafka client, an embedded broker and a task queue.")
     kind = "compiled" if is_compiled() else "plain Python"
-    parser.add_argument("--version", action="version", version=f"kafka-taskloop {__version__} ({kind})")
+    parser.add_argument("--version", action="version", version=f"{SCRIPT} {__version__} ({kind})")
     chosen = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     return parser, {name: chosen.add_parser(name, help=text, description=text) for name, (_, text) in COMMANDS.items()}
 
 
 def _fail(name: str | None, text: str, code: int) -> int:
-    print(f"kafka {name}: {' '.join(text.split())}", file=sys.stderr)
+    print(f"{program_name()} {name}: {' '.join(text.split())}", file=sys.stderr)
     return code
 
 

@@ -118,7 +118,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an inherited socket over which kafka.testing injects faults; for kafka.testing only",
     )
     parser.add_argument(
-        "--log-level", choices=LEVELS, default="warning", help="what to log on stderr (default: %(default)s)"
+        "--log-level",
+        default="warning",
+        type=str.lower,
+        choices=LEVELS,
+        help="what to log on stderr (default: %(default)s)",
     )
 
 

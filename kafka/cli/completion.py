@@ -16,7 +16,7 @@ from kafka import cli
 
 SHELLS: Final = ("bash", "zsh", "fish")
 
-PROGRAM: Final = "kafka-taskloop"
+PROGRAM: Final = cli.SCRIPT
 """The console script; what follows ``python -m kafka`` is completed by no shell."""
 
 

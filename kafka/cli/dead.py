@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings
+from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings, program_name
 from kafka.cli.confirmation import confirm
 from kafka.tasks import DeadCounts, DeadJob, DeadJobs, DeadSelection
 
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.action == "show" and not args.ids:
-        raise CommandError("show needs the id of a dead job")
+        raise CommandError(f"show needs the id of a dead job: {program_name()} dead show {args.queue} ID")
     if args.since is not None and args.until is not None and args.since >= args.until:
         raise CommandError("--since must be before --until")
     for name, actions in (("all", "list"), ("dry_run", "replay, drop"), ("rate", "replay"), ("yes", "drop")):
@@ -68,12 +68,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(dead: DeadJobs, selection: DeadSelection, args: argparse.Namespace) -> int:
-    printer = Printer(args.json)
-    if not args.json:
-        print(line({name: name for name in (*WIDTHS, "text")}))
+    printer = Printer(args.json, head=line({name: name for name in (*WIDTHS, "text")}))
     for job in dead.select(selection, args.all):
         printer.print(as_object(job), lambda row: line(row))
     printer.close()
+    if not printer.count and not args.json:
+        marked = 0 if args.all else sum(1 for _ in dead.select(selection, include_marked=True))
+        matches = "" if selection == DeadSelection() else " match"
+        before = f"; {marked} replayed or dropped before (--all lists these)" if marked else ""
+        print(f"no dead jobs of {args.queue}{matches}{before}")
     return EXIT_OK
 
 
@@ -137,24 +140,27 @@ ACTIONS: Final[dict[str, Callable[[DeadJobs, DeadSelection, argparse.Namespace],
 
 
 class Printer:
-    """Prints rows as they come: texts, or the elements of one JSON list."""
+    """Prints rows as they come: texts, below ``head`` if there is one, or the elements of one JSON list."""
 
-    def __init__(self, is_json: bool) -> None:
+    def __init__(self, is_json: bool, head: str = "") -> None:
         self._is_json = is_json
-        self._count = 0
+        self._head = head
+        self.count = 0
 
     def print(self, row: dict[str, Any], as_text: Callable[[dict[str, Any]], str]) -> None:
         """Print one row."""
-        if not self._is_json:
-            print(as_text(row))
+        self.count += 1
+        if self._is_json:
+            print("[\n" if self.count == 1 else ",\n", json.dumps(row), sep="", end="")
             return
-        print("[\n" if self._count == 0 else ",\n", json.dumps(row), sep="", end="")
-        self._count += 1
+        if self._head and self.count == 1:
+            print(self._head)
+        print(as_text(row))
 
     def close(self) -> None:
         """Print the end of the list."""
         if self._is_json:
-            print("\n]" if self._count else "[]")
+            print("\n]" if self.count else "[]")
 
 
 def as_object(job: DeadJob) -> dict[str, Any]:
@@ -253,7 +259,7 @@ def _time(text: str) -> int:
         return max(0, int(when.timestamp() * 1000))
     except (ValueError, OverflowError, OSError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time: 30s, 5m, 2h, 7d ago, or one such as 2026-03-01T12:00"
+            f"{text!r} is not a time; give 30s, 5m, 2h or 7d (ago), or 2026-03-01T12:00"
         ) from None
 
 

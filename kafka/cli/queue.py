@@ -18,6 +18,12 @@ from kafka.cli import EXIT_OK, client_settings
 from kafka.cli.confirmation import confirm
 from kafka.tasks import App
 
+_HELD: Final = (
+    "Jobs that workers hold go on, with their snoozes and retries (pause the queue some seconds before to be rid of "
+    "those that wait)"
+)
+"""What a purge does not remove."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), help="what to do")
@@ -40,15 +46,16 @@ def _purge(app: App, queue: str, args: argparse.Namespace) -> int:
             print(f"{args.queue} has no jobs that have not ended")
             return EXIT_OK
         if not args.yes:
-            confirm(f"remove {count} of {args.queue} that have not ended?")
+            confirm(f"remove {count} of {args.queue} that have not ended? {_HELD}.")
         purge.delete()
-        print(f"removed {count} of {args.queue}")
+        print(f"removed {count} of {args.queue}; {_HELD[0].lower()}{_HELD[1:]}")
     return EXIT_OK
 
 
 def _pause(app: App, queue: str, args: argparse.Namespace) -> int:
     is_new = app.backend().set_paused(queue, True)
-    print(f"{args.queue} is paused" + (": workers lease none of its jobs in a few seconds" if is_new else " already"))
+    effect = ": within a few seconds workers lease no more of its jobs" if is_new else " already"
+    print(f"{args.queue} is paused{effect}")
     return EXIT_OK
 
 

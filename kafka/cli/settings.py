@@ -103,7 +103,12 @@ def option_rows(parser: argparse.ArgumentParser) -> Iterator[Row]:
         default = described[1] if described else action.default if action.default not in ([], None) else ""
         unit = "s" if action.metavar == "S" else ""
         meaning = text.replace(described[0], "") if described else text
-        yield Row(action.option_strings[-1], default, unit, meaning)
+        yield Row(_name(action), default, unit, meaning)
+
+
+def _name(action: argparse.Action) -> str:
+    """The option as it is listed: ``--log-jobs``, not its opposite."""
+    return action.option_strings[0 if isinstance(action, argparse.BooleanOptionalAction) else -1]
 
 
 def broker_rows(name: str) -> Iterator[Row]:

@@ -119,7 +119,7 @@ POOL_OPTIONS: Final[dict[str, _Option]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of ``kafka worker``; options of pools come from :data:`POOL_OPTIONS`."""
+    """Those of ``python -m kafka worker``; options of pools come from :data:`POOL_OPTIONS`."""
     parser.add_argument("app", metavar="MODULE:APP", help="the app whose jobs to run, such as shop.tasks:app")
     parser.add_argument("--queues", metavar="A,B", help="queues to take jobs from (default: all of the app)")
     parser.add_argument("--pool", metavar="NAME", help=f"how jobs run: {', '.join(POOLS)} (default: {default_pool()})")

@@ -87,7 +87,7 @@ def test_nobody_there_is_one_line_and_exit_code_1(free_port: int, capsys: pytest
     out, err = capsys.readouterr()
     assert out == ""
     (line,) = err.splitlines()
-    assert line.startswith("kafka check-version: ") and f"127.0.0.1:{free_port}" in line and "refused" in line
+    assert line.startswith("python -m kafka check-version: ") and f"127.0.0.1:{free_port}" in line and "refused" in line
 
 
 def test_a_peer_that_says_nothing_is_given_up(mute_port: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,45 @@ def test_errors_are_one_line_with_the_right_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert command(raising(error)) == code
-    assert capsys.readouterr().err == f"kafka probe: {text}\n"
+    assert capsys.readouterr().err == f"python -m kafka probe: {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("started", "name"),
+    [
+        ("/usr/bin/kafka-taskloop", "kafka-taskloop"),
+        ("/x/kafka/__main__.py", "python -m kafka"),
+        ("-c", "python -m kafka"),
+    ],
+)
+def test_errors_and_help_have_the_name_under_which_it_was_started(
+    started: str, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [started])
+    assert cli.main(["settings", "--loud"]) == 2
+    expected = f"{name} settings: unrecognized arguments: --loud (see {name} settings --help)\n"
+    assert capsys.readouterr() == ("", expected)
+    assert cli.main(["worker", "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"usage: {name} worker ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ("", ": missing COMMAND: python -m kafka COMMAND (see python -m kafka --help)"),
+        ("dead", " dead: missing action, APP.QUEUE: python -m kafka dead list|show|replay|drop APP.QUEUE [ID...]"),
+        ("dead replay", " dead: missing APP.QUEUE: python -m kafka dead replay APP.QUEUE [ID...]"),
+        ("queue purge --yes", " queue: missing APP.QUEUE: python -m kafka queue purge APP.QUEUE"),
+        ("worker", " worker: missing MODULE:APP: python -m kafka worker MODULE:APP"),
+        ("broker", " broker: missing --data-dir: python -m kafka broker --data-dir DIR"),
+    ],
+)
+def test_an_error_of_missing_arguments_has_the_line_to_write(
+    arguments: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"python -m kafka{text}")
 
 
 def test_a_command_returns_its_own_exit_code(command: Callable[[Callable[[], int]], int]) -> None:

@@ -90,5 +90,5 @@ def test_without_the_extra_the_line_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 2
-    line = "kafka completion: completion needs the package shtab: pip install 'kafka-taskloop[cli]'\n"
+    line = "python -m kafka completion: completion needs the package shtab: pip install 'kafka-taskloop[cli]'\n"
     assert capsys.readouterr().err == line

@@ -109,6 +109,17 @@ def test_options_select(
     assert listed(capsys, *arguments) == [IDS[place] for place in places]
 
 
+def test_a_list_of_nothing_is_one_line(backends: list[FakeBackend], capsys: pytest.CaptureFixture[str]) -> None:
+    run("list", "shop.mail", "--task", "nothing")
+    assert capsys.readouterr() == ("no dead jobs of shop.mail match\n", "")
+    run("replay", "shop.mail")
+    capsys.readouterr()
+    run("list", "shop.mail")
+    assert capsys.readouterr().out == "no dead jobs of shop.mail; 3 replayed or dropped before (--all lists these)\n"
+    run("list", "shop.mail", "--all", "--since", "30s")
+    assert capsys.readouterr().out == "no dead jobs of shop.mail match\n"
+
+
 def test_show_has_everything(backends: list[FakeBackend], capsys: pytest.CaptureFixture[str]) -> None:
     run("show", "shop.mail", IDS[0], "--json")
     (row,) = json.loads(capsys.readouterr().out)
@@ -160,15 +171,15 @@ def test_a_replay_without_a_match_is_one_line_and_exit_code_1(
     backends: list[FakeBackend], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("replay", "shop.mail", "--task", "nothing", code=1)
-    assert capsys.readouterr() == ("", "kafka dead: no dead job of shop.mail matches\n")
+    assert capsys.readouterr() == ("", "python -m kafka dead: no dead job of shop.mail matches\n")
     run("replay", "shop.mail", IDS[0])
     capsys.readouterr()
     run("replay", "shop.mail", IDS[0], code=1)
-    error = "kafka dead: no dead job of shop.mail matches but 1 replayed or dropped before\n"
+    error = "python -m kafka dead: no dead job of shop.mail matches but 1 replayed or dropped before\n"
     assert capsys.readouterr() == ("", error)
     for action in ("show", "drop"):
         run(action, "shop.mail", "9:9", *(["--yes"] if action == "drop" else []), code=1)
-        assert capsys.readouterr() == ("", "kafka dead: no dead job of shop.mail matches\n")
+        assert capsys.readouterr() == ("", "python -m kafka dead: no dead job of shop.mail matches\n")
 
 
 def test_a_dry_run_shows_what_would_be_and_changes_nothing(
@@ -201,7 +212,7 @@ def test_a_drop_is_confirmed(
     monkeypatch.setattr("sys.stdin", Terminal())
     run("drop", "shop.mail", code=1)
     out, err = capsys.readouterr()
-    assert (out, err) == ("drop 3 dead jobs of shop.mail? [y/N] ", "kafka dead: nothing was changed\n")
+    assert (out, err) == ("drop 3 dead jobs of shop.mail? [y/N] ", "python -m kafka dead: nothing was changed\n")
     assert listed(capsys) == IDS[:3]
     Terminal.answer = "y\n"
     run("drop", "shop.mail")
@@ -220,7 +231,10 @@ def test_a_drop_is_confirmed(
         (["list", "shop."], "expected APP.QUEUE"),
         (["list", "shop.mail", "--app", "shap"], "expected shap.QUEUE, not 'shop.mail'"),
         (["list", "shop.mial"], "unknown queue 'mial'"),
-        (["list", "shop.mail", "--since", "yesterday"], "'yesterday' is not a time: 30s, 5m, 2h, 7d ago"),
+        (
+            ["list", "shop.mail", "--since", "yesterday"],
+            "'yesterday' is not a time; give 30s, 5m, 2h or 7d (ago), or 2026-03-01T12:00",
+        ),
         (["list", "shop.mail", "--since", "99999999999d"], "is not a time"),
         (["list", "shop.mail", "--since", "1h", "--until", "2h"], "--since must be before --until"),
         (["list", "shop.mail", "--limit", "0"], "'0' is not a number of jobs above 0"),
@@ -229,7 +243,7 @@ def test_a_drop_is_confirmed(
         (["replay", "shop.mail", "--all"], "--all is for list, not replay"),
         (["replay", "shop.mail", "--rate", "0/s"], "'0/s' is not a rate such as 50/s"),
         (["replay", "shop.mail", "--rate", "fast"], "'fast' is not a rate"),
-        (["show", "shop.mail"], "show needs the id of a dead job"),
+        (["show", "shop.mail"], "show needs the id of a dead job: python -m kafka dead show shop.mail ID"),
     ],
 )
 def test_a_wrong_use_is_one_line_and_exit_code_2(
@@ -238,7 +252,7 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
     run(*arguments, code=2)
     out, err = capsys.readouterr()
     assert out == "" or arguments[1] == "shop.mial"
-    assert err.startswith("kafka dead: ") and err.count("\n") == 1
+    assert err.startswith("python -m kafka dead: ") and err.count("\n") == 1
     assert text in err
 
 

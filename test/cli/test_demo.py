@@ -324,7 +324,7 @@ def test_a_killed_worker_is_noticed_and_replaced_a_few_times(workers: Workers) -
 def test_a_worker_that_ends_by_itself_is_noticed_with_its_last_line_and_not_replaced(tmp_path: pathlib.Path) -> None:
     workers = Workers(1, ["no_such_module:app"], {}, str(tmp_path))
     workers.start()
-    assert "ended with code 2: kafka worker: there is no module 'no_such_module'" in next_note(workers)
+    assert "ended with code 2: python -m kafka worker: there is no module 'no_such_module'" in next_note(workers)
     assert workers.pids == []
 
 
@@ -419,7 +419,7 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
     assert main(["demo", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
-    assert err.startswith("kafka demo: ") and text in err
+    assert err.startswith("python -m kafka demo: ") and text in err
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
@@ -431,7 +431,7 @@ def test_a_path_without_a_text_file_is_one_line_and_exit_code_1(
         assert main(["demo", *arguments, str(path)]) == 1
         out, err = capsys.readouterr()
         assert not out
-        assert err.startswith(f"kafka demo: no text file found at {path}: binary files")
+        assert err.startswith(f"python -m kafka demo: no text file found at {path}: binary files")
         assert err.count("\n") == 1
 
 
@@ -455,7 +455,7 @@ def test_a_broker_that_cannot_be_reached_is_one_line_and_exit_code_1(capsys: pyt
         assert main(["demo", "--bootstrap-server", address]) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
-    assert err.startswith("kafka demo: ") and address in err
+    assert err.startswith("python -m kafka demo: ") and address in err
 
 
 @pytest.mark.deep("starts Apache Kafka 3.9.1; kept by test/tasks/backends/test_kafka.py")

@@ -66,17 +66,17 @@ def test_a_group_that_is_not_there_is_one_line_beside_those_that_are(
     address: str, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
     assert main(["groups", action, address, "nosuch"]) == 1
-    assert capsys.readouterr() == ("", "kafka groups: group nosuch does not exist\n")
+    assert capsys.readouterr() == ("", "python -m kafka groups: group nosuch does not exist\n")
     assert main(["groups", action, address, "nosuch", "readers", "nor-this"]) == 1
     out, err = capsys.readouterr()
-    assert err == "kafka groups: group nosuch does not exist; group nor-this does not exist\n"
+    assert err == "python -m kafka groups: group nosuch does not exist; group nor-this does not exist\n"
     assert [line.split()[0] for line in out.splitlines()] == ["group", "readers"]
 
 
 def test_a_group_that_is_not_there_is_one_line_with_older_brokers_too(capsys: pytest.CaptureFixture[str]) -> None:
     with EmbeddedBroker(in_process=True, emulate="2.8") as broker:
         assert main(["groups", "describe", broker.bootstrap, "nosuch"]) == 1
-    assert capsys.readouterr() == ("", "kafka groups: group nosuch does not exist\n")
+    assert capsys.readouterr() == ("", "python -m kafka groups: group nosuch does not exist\n")
 
 
 def test_a_missing_broker_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,7 +55,8 @@ def tasks(broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_no_port_is_exit_code_2(tasks: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["worker", tasks, "--pool", "threads", "--health-port", "health"]) == 2
-    assert "kafka worker: --health-port is PORT (reached from this machine alone) or" in capsys.readouterr().err
+    text = "python -m kafka worker: --health-port is PORT (reached from this machine alone) or"
+    assert text in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_exit_code_1_before_anything_is_leased(
@@ -65,7 +66,8 @@ def test_a_port_that_is_taken_is_exit_code_1_before_anything_is_leased(
         port = taken.getsockname()[1]
         assert main(["worker", tasks, "--pool", "threads", "--health-port", str(port)]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith(f"kafka worker: --health-port: 127.0.0.1:{port} is in use by another process; choose")
+    text = f"python -m kafka worker: --health-port: 127.0.0.1:{port} is in use by another process; choose"
+    assert last.startswith(text)
 
 
 class WorkerProcess:

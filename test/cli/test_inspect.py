@@ -345,7 +345,7 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
 ) -> None:
     assert main(["inspect", tasks, *arguments]) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith("kafka inspect: ")
+    assert captured.err.startswith("python -m kafka inspect: ")
     assert text in captured.err
     assert captured.err.count("\n") == 1
 

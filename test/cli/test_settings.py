@@ -41,6 +41,7 @@ def test_an_unknown_subject_is_one_line_that_names_the_known_ones(capsys: pytest
         ("worker", "--concurrency", "the number of processors; asyncio: 100", "", "how many jobs run at once"),
         ("worker", "--kill-grace", "the app's", "s", "seconds between SIGTERM and SIGKILL"),
         ("worker", "--max-jobs-per-child", "", "", "10 % more or less (pools: prefork)"),
+        ("worker", "--log-jobs", True, "", "log at INFO when a job is received and how it ends"),
         ("worker", "--log-level", "INFO", "", "what to log on stderr"),
         ("producer", "acks", -1, "", "-1 for all in sync"),
         ("producer", "retries", "inf", "", "Attempts after the first"),

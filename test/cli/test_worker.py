@@ -66,7 +66,7 @@ def test_a_wrong_use_is_one_line_and_exit_code_2(
 ) -> None:
     assert command(*arguments) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith("kafka worker: ")
+    assert captured.err.startswith("python -m kafka worker: ")
     assert text in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
@@ -154,7 +154,7 @@ def test_a_pool_that_never_came_up_is_exit_code_3(
 
     monkeypatch.setattr(worker, "run_worker", hopeless)
     assert command(tasks) == 3
-    assert capsys.readouterr().err == "kafka worker: the pool has never been able to run jobs: no memory\n"
+    assert capsys.readouterr().err == "python -m kafka worker: the pool has never been able to run jobs: no memory\n"
 
 
 def test_a_broker_that_cannot_be_reached_is_exit_code_1(
@@ -165,7 +165,7 @@ def test_a_broker_that_cannot_be_reached_is_exit_code_1(
 
     monkeypatch.setattr(App, "backend", unreachable)
     assert command(tasks) == 1
-    assert capsys.readouterr().err == "kafka worker: nowhere:1\n"
+    assert capsys.readouterr().err == "python -m kafka worker: nowhere:1\n"
 
 
 CLOSED = """
