@@ -198,14 +198,21 @@ class Snooze(Exception):
 class RetryAt(Exception):
     """Raise or return it from a task: another attempt follows at ``when``, an aware ``datetime`` or seconds since the
     epoch, at most :data:`LONGEST_DELAY_S` from now. It counts as an attempt: with ``retry=`` it is subject to
-    ``max_attempts``."""
+    ``max_attempts``. IllegalArgumentError for an instant before 2000, which is a delay by mistake."""
 
     def __init__(self, when: float | datetime, reason: str = "") -> None:
+        given = when
         if isinstance(when, datetime):
             if when.tzinfo is None:
                 raise IllegalArgumentError(f"RetryAt(when) needs a datetime with a time zone, not {when!r}")
             when = when.timestamp()
         due_s, now = max(0.0, _finite("RetryAt(when)", when)), wall_clock.get()()
+        if due_s < _YEAR_2000_S <= now:
+            delay = f"{min(max(1.0, when), LONGEST_DELAY_S):g}"
+            raise IllegalArgumentError(
+                f"RetryAt({given!r}): that is a time (seconds since 1970) and not a delay; use Snooze({delay}), or "
+                f"RetryAt(datetime.now(timezone.utc) + timedelta(seconds={delay}))"
+            )
         check_delay("RetryAt(when), from now on,", max(0.0, due_s - now))
         self.due_ms = int(1000 * due_s)
         super().__init__(reason or f"to be retried at {datetime.fromtimestamp(due_s, timezone.utc).isoformat()}")
@@ -213,6 +220,8 @@ class RetryAt(Exception):
 
 wall_clock: ContextVar[Callable[[], float]] = ContextVar("kafka_wall_clock", default=time.time)
 """What :class:`RetryAt` takes for the present: the machine's clock, or that of a test while it runs a job."""
+
+_YEAR_2000_S = 946_684_800.0
 
 LONGEST_DELAY_S = 86_400.0
 """Workers keep delays by their own timers: for a day at most."""

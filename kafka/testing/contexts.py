@@ -54,6 +54,8 @@ class RunningWorker:
         """Wait until its queues are empty: all jobs have ended, including retries and jobs that jobs have enqueued.
         KafkaTimeoutError; the worker's own error when it ends before."""
         if self._broker is None:
+            if self._app.is_in_process:
+                raise IllegalStateError("drain() needs a broker: with memory://, wait for the handles of the jobs")
             raise IllegalStateError("drain() needs running_worker(broker=...): the broker knows how many jobs are left")
         self._app.flush(timeout)
         names = self._app.names

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import RetryAt, Snooze
+from kafka.tasks.errors import wall_clock
 from kafka.tasks.retry import Retry, expo
 
 
@@ -59,9 +60,27 @@ def test_a_backoff_that_makes_no_sense_is_refused(arguments: dict[str, float]) -
 
 
 @pytest.mark.parametrize("when", [-1e18, -0.001, 0])
-def test_a_time_before_1970_is_the_present(when: float) -> None:
+def test_a_time_before_1970_is_the_present_of_a_clock_of_then(when: float) -> None:
     """The record of the next attempt has it as a natural number."""
-    assert RetryAt(when).due_ms == 0
+    token = wall_clock.set(lambda: 0.0)
+    try:
+        assert RetryAt(when).due_ms == 0
+    finally:
+        wall_clock.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("when", "delay"),
+    [(5, "5"), (0, "1"), (-1e18, "1"), (3600.5, "3600.5"), (datetime(1999, 12, 31, tzinfo=timezone.utc), "86400")],
+)
+def test_a_delay_in_the_place_of_a_time_is_refused(when: float | datetime, delay: str) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        RetryAt(when)
+    assert str(caught.value).removeprefix("IllegalArgumentError: ") == (
+        f"RetryAt({when!r}): that is a time (seconds since 1970) and not a delay; use Snooze({delay}), or "
+        f"RetryAt(datetime.now(timezone.utc) + timedelta(seconds={delay}))"
+    )
+    assert RetryAt(time.time() - 3600).due_ms > 0
 
 
 @pytest.mark.parametrize(

@@ -104,3 +104,16 @@ def test_a_failure_is_the_jobs_and_not_the_workers(broker: EmbeddedBroker, app: 
 def test_a_worker_that_cannot_start_says_why(app: App) -> None:
     with pytest.raises(UnknownQueue), running_worker(app, ["nope"]):
         pytest.fail("it runs")
+
+
+def test_draining_without_a_broker_says_what_to_wait_for() -> None:
+    app = App("shop", bootstrap_servers="memory://drain")
+
+    @app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with running_worker(app) as worker:
+        assert add.delay(1, 2).result(30) == 3
+        with pytest.raises(IllegalStateError, match="with memory://, wait for the handles"):
+            worker.drain()

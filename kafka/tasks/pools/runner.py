@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 import traceback
 from collections.abc import Awaitable, Callable
@@ -373,7 +374,17 @@ def call_handlers(job: Job, outcome: Outcome, error: BaseException | None) -> No
         handlers.failed(finished_job(job.envelope, job.lease.deliveries, job.task.codec), error)
 
 
+def in_running_loop() -> bool:
+    """Whether this is called from an event loop of asyncio."""
+    asyncio: Any = sys.modules.get("asyncio")  # not imported: no loop runs
+    return asyncio is not None and asyncio._get_running_loop() is not None
+
+
 def _run_coroutine(coroutine: CoroutineType[Any, Any, Any], window: SignalWindow) -> Any:
+    if in_running_loop():
+        coroutine.close()
+        name = coroutine.__qualname__
+        raise RuntimeError(f"the coroutine {name} cannot run in a thread whose event loop runs already")
     import asyncio  # some 3 MB and 30 ms that most workers do not need
 
     interruptible = _LoopCoroutine(coroutine)

@@ -1,9 +1,10 @@
 """``app.eager()``: ``delay`` runs the job at once. For a console, a script or a debugger.
 
 The job is encoded and decoded as in production and runs in the caller's thread, with all its attempts; back-offs,
-``Snooze`` and ``RetryAt`` take no time. Jobs that a job enqueues run when it has ended, before the caller's ``delay``
-returns. Errors are in the log and in the handle; ``delay`` does not raise them. A ``delay`` of a second thread, while
-the first one runs a job, leaves its job to the first one, and its handle waits for that.
+``Snooze`` and ``RetryAt`` take no time. Where an event loop runs, an ``async def`` task is refused. Jobs that a job
+enqueues run when it has ended, before the caller's ``delay`` returns. Errors are in the log and in the handle;
+``delay`` does not raise them. A ``delay`` of a second thread, while the first one runs a job, leaves its job to the
+first one, and its handle waits for that.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final
 
+from kafka.errors import IllegalStateError
 from kafka.tasks.errors import JobTimeout
-from kafka.tasks.format.envelope import Header
+from kafka.tasks.format.envelope import Header, decode
 from kafka.tasks.format.records import StateRecord
+from kafka.tasks.pools.runner import in_running_loop
 from kafka.tasks.states import READY
 from kafka.tasks.testing.clocks import SkippingClock
 from kafka.tasks.testing.in_process import InProcessApp, InProcessJobs
@@ -26,7 +29,8 @@ class EagerJobs:
     """See :meth:`kafka.tasks.App.eager`."""
 
     def __init__(self, app: InProcessApp) -> None:
-        self._jobs = InProcessJobs(app, SkippingClock(), self._run_sent, lambda *ran: None, self._wait)
+        self._jobs = InProcessJobs(app, SkippingClock(), self._run_sent, lambda *ran: None, self._wait, self._check)
+        self._app = app
 
     def close(self) -> None:
         """Jobs are sent to the brokers again."""
@@ -39,6 +43,16 @@ class EagerJobs:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _check(self, topic: str, value: bytes, headers: list[Header]) -> None:
+        """Refuse a coroutine where an event loop runs in this thread, since it needs one of its own."""
+        name = decode(value, headers).name
+        task = self._app.find_task(name)
+        if task is not None and task.is_coroutine and in_running_loop():
+            raise IllegalStateError(
+                f"{name} is an async def task, which app.eager() cannot run where an event loop runs already: call "
+                "delay() in a thread, as in `await asyncio.to_thread(send.delay, 7)`"
+            )
 
     def _run_sent(self, topic: str, value: bytes, headers: list[Header]) -> None:
         if not self._jobs.is_running:

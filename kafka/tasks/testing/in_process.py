@@ -44,6 +44,8 @@ LOCK_S: Final = 1e9
 GRAIN_S: Final = 1e-6
 """Sums of seconds are not exact, so what is nearer than this is due."""
 
+_HIGHER_LIMIT: Final = "; if they do not, pass a higher limit: t.run_all(limit=...)"
+
 RanCallback = Callable[[Job, Outcome, "BaseException | None"], object]
 SentCallback = Callable[[str, bytes, "list[Header]"], object]
 Wait = Callable[[str], StateRecord]
@@ -78,8 +80,8 @@ class InProcessApp(Protocol):
 
 
 class _Backend(MemoryBackend):
-    """The app's back end meanwhile: ``on_sent`` is called after each enqueue, ``wait`` when a handle would wait for a
-    job: it returns the job's final record, or raises."""
+    """The app's back end meanwhile: ``check`` is called before each enqueue and may raise, ``on_sent`` after it,
+    ``wait`` when a handle would wait for a job: it returns the job's final record, or raises."""
 
     def __init__(
         self,
@@ -88,13 +90,16 @@ class _Backend(MemoryBackend):
         clock: BrokerTimeEstimate,
         on_sent: SentCallback,
         wait: Wait,
+        check: SentCallback,
     ) -> None:
         super().__init__(app.name, app.settings, topics, clock, LOCK_S)
         self.address = "this process"
+        self._check = check
         self._on_sent = on_sent
         self._wait = wait
 
     def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> RecordFuture:
+        self._check(topic, value, headers)
         written = super().send(topic, value, headers, key)
         self._on_sent(topic, value, headers)
         return written
@@ -126,10 +131,17 @@ class _Tasks(Mapping[str, Task[..., Any]]):
 
 
 class InProcessJobs:
-    """The jobs of an app, from now on until :meth:`close`. ``on_ran`` is called after each run of a job."""
+    """The jobs of an app, from now on until :meth:`close`. ``on_ran`` is called after each run of a job, ``check``
+    before each enqueue, which it may refuse."""
 
     def __init__(
-        self, app: InProcessApp, clock: ManualClock, on_sent: SentCallback, on_ran: RanCallback, wait: Wait
+        self,
+        app: InProcessApp,
+        clock: ManualClock,
+        on_sent: SentCallback,
+        on_ran: RanCallback,
+        wait: Wait,
+        check: SentCallback = lambda *sent: None,
     ) -> None:
         self.clock = clock
         time = BrokerTimeEstimate(clock.time)
@@ -137,7 +149,7 @@ class InProcessJobs:
         self._app = app
         self._on_ran = on_ran
         self._loop = Loop.simulated(clock)
-        self.backend: MemoryBackend = _Backend(app, self.topics, time, on_sent, wait)
+        self.backend: MemoryBackend = _Backend(app, self.topics, time, on_sent, wait, check)
         self._sources: list[JobSource] = []
         self._served: set[str] = set()
         self._run_count = 0
@@ -167,7 +179,7 @@ class InProcessJobs:
     def run_until(self, instant: float, most_runs: int) -> int:
         """Run what is due, and let the clock go on to the monotonic ``instant``, from deadline to deadline; returns the
         number of runs. IllegalStateError after ``most_runs`` when there are more."""
-        with self._running(most_runs) as run_due:
+        with self._running(most_runs, _HIGHER_LIMIT) as run_due:
             before = self._run_count
             run_due()
             while (next_at := self._loop.next_timer_at()) is not None and next_at <= instant + GRAIN_S:
@@ -187,7 +199,7 @@ class InProcessJobs:
                 run_due()
 
     @contextmanager
-    def _running(self, most_runs: int) -> Iterator[Callable[[], None]]:
+    def _running(self, most_runs: int, remedy: str = "") -> Iterator[Callable[[], None]]:
         if self._restore is None:
             raise IllegalStateError(f"the jobs of app {self._app.name} do not run here any more: the block has ended")
         if self.is_running_here:
@@ -197,19 +209,19 @@ class InProcessJobs:
             try:
                 self._serve_queues()
                 first = self._run_count
-                yield lambda: self._run_due(first, most_runs)
+                yield lambda: self._run_due(first, most_runs, remedy)
             finally:
                 self._running_thread = None
 
-    def _run_due(self, first: int, most_runs: int) -> None:
+    def _run_due(self, first: int, most_runs: int, remedy: str) -> None:
         while self._loop.run_once(0, advance=False):
             interrupt, self._interrupt = self._interrupt, None
             if interrupt is not None:
                 raise interrupt
             if self._run_count - first > most_runs:
                 raise IllegalStateError(
-                    f"more than {most_runs} jobs have run, the last one of task {self._last_name}: it seems that they "
-                    "enqueue others without end; if they do not, pass a higher limit"
+                    f"more than {most_runs} jobs have run, the last one of task {self._last_name}: it seems that jobs "
+                    f"enqueue others, snooze or retry without end{remedy}"
                 )
 
     def _set_clock(self, instant: float) -> None:

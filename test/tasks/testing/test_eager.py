@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -111,8 +114,46 @@ def test_jobs_without_end_are_an_error(app: App, monkeypatch: pytest.MonkeyPatch
     def again() -> Snooze:
         return Snooze(1)
 
-    with app.eager(), pytest.raises(IllegalStateError, match="more than 30 jobs have run, the last one of task again"):
+    with app.eager(), pytest.raises(IllegalStateError, match="more than 30 jobs have run, the last one") as caught:
         again.delay()
+    assert str(caught.value).endswith("of task again: it seems that jobs enqueue others, snooze or retry without end")
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_coroutine_is_refused_where_an_event_loop_runs(app: App) -> None:
+    @app.task(name="double")
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @app.task
+    def plain() -> str:
+        return "plain"
+
+    async def main() -> int:
+        with pytest.raises(IllegalStateError, match="double is an async def task, which app.eager.. cannot run where"):
+            double.delay(4)
+        assert plain.delay().result() == "plain"
+        return (await asyncio.to_thread(double.delay, 4)).result()
+
+    with app.eager():
+        assert asyncio.run(main()) == 8
+        assert double.delay(5).result() == 10
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_hidden_coroutine_where_an_event_loop_runs_is_a_failure_in_one_line(app: App) -> None:
+    async def nothing() -> None: ...
+
+    @app.task
+    def hidden() -> Coroutine[Any, Any, None]:
+        return nothing()
+
+    async def main() -> None:
+        with pytest.raises(JobFailed, match="the coroutine .*nothing cannot run in a thread whose event loop runs"):
+            hidden.delay().result()
+
+    with app.eager():
+        asyncio.run(main())
 
 
 def test_a_job_may_wait_for_a_thread_that_enqueues(app: App) -> None:
