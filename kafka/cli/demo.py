@@ -94,7 +94,8 @@ class LineProgress(SilentProgress):
         tenths = ended * 10 // self._total
         if tenths > self._tenths:
             self._tenths = tenths
-            print(f"{ended} of {self._total} jobs have ended", file=self._stream, flush=True)
+            have = "has" if self._total == 1 else "have"
+            print(f"{ended} of {_counted(self._total, 'job')} {have} ended", file=self._stream, flush=True)
 
 
 class BarProgress(SilentProgress):
@@ -110,7 +111,7 @@ class BarProgress(SilentProgress):
         self._ended = ended
         room = max(10, min(BAR_WIDTH, shutil.get_terminal_size().columns - 30))
         full = room * ended // self._total
-        line = f"[{'#' * full}{'.' * (room - full)}] {ended} of {self._total} jobs"
+        line = f"[{'#' * full}{'.' * (room - full)}] {ended} of {_counted(self._total, 'job')}"
         if line != self._shown:
             self._write(line)
 

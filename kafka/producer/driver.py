@@ -318,7 +318,8 @@ class ProducerDriver:
         if not self.is_closed:
             left = sum(pending_records.records_count for pending_records in self.accumulator.incomplete)
             if left:
-                log.warning("producer closed with %d unacknowledged records; failing them", left)
+                records, them = ("record", "it") if left == 1 else ("records", "them")
+                log.warning("producer closed with %d unacknowledged %s; failing %s", left, records, them)
             self.is_closed = self.accumulator.is_closed = True
             self.sender.abort()
             self._alarm.set(inf)

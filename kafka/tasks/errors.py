@@ -255,6 +255,11 @@ def one_line(error: BaseException) -> str:
     return text if text.startswith(name) else f"{name}: {text}" if text else name
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """``1 job``, ``2 jobs``; ``plural`` where that is not the noun with an s."""
+    return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'retry'?`` for the nearest known name, or the list of them when none is near."""
     names = sorted(known)

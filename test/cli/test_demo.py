@@ -371,6 +371,8 @@ def test_lines_are_few() -> None:
         lines.show(ended)
     shown = stream.getvalue().splitlines()
     assert len(shown) == 10 and shown[-1] == "1000 of 1000 jobs have ended"
+    LineProgress(1, stream).show(1)
+    assert stream.getvalue().endswith("\n1 of 1 job has ended\n")
 
 
 def test_the_bar_is_gone_when_it_is_closed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def test_the_end_of_the_interpreter_waits_only_so_long_and_says_what_was_lost() 
             done = run_program(code)
         finally:
             os.kill(broker.pid, signal.SIGCONT)
-    assert done.stderr == "producer closed with 1 unacknowledged records; failing them\n"
+    assert done.stderr == "producer closed with 1 unacknowledged record; failing it\n"
 
 
 @pytest.mark.parametrize("stop", [SystemExit(3), KeyboardInterrupt()], ids=["sys.exit", "KeyboardInterrupt"])

@@ -30,6 +30,7 @@ from kafka.tasks import (
     Task,
     UnknownApp,
 )
+from kafka.tasks.errors import counted
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.records import StateRecord, error_value, reason_value
 from kafka.tasks.rules.outcome import ErrorInfo
@@ -329,6 +330,11 @@ def test_a_coroutine_that_is_cancelled_while_a_thread_asks_leaves_nothing_behind
 
     asyncio.run(main())  # it joins the threads of to_thread
     assert not any(backend.waiters.values())
+
+
+def test_one_of_something_is_singular() -> None:
+    assert [counted(number, "job") for number in range(3)] == ["0 jobs", "1 job", "2 jobs"]
+    assert [counted(number, "child", "children") for number in (1, 2)] == ["1 child", "2 children"]
 
 
 @pytest.mark.parametrize("text", ["", "42", "g" * 32])

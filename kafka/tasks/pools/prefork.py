@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 from kafka.net.loop import Loop
+from kafka.tasks.errors import counted
 from kafka.tasks.pools.base import ChildSnapshot, Finished, Wake
 from kafka.tasks.pools.ipc.processes import JobDone, JobStarted, Launcher
 from kafka.tasks.pools.limits import StartedJob, timeout_outcome
@@ -245,7 +246,7 @@ class PreforkPool:
         slots = min(max(1, slots), MOST_CONCURRENCY)
         if slots == self.concurrency:
             return
-        log.info("resizing the pool from %d to %d children", self.concurrency, slots)
+        log.info("resizing the pool from %d to %s", self.concurrency, counted(slots, "child", "children"))
         self.depth = slots if self.depth == self.concurrency else max(self.depth, slots)
         self.concurrency = slots
         self.supervision.resize(slots)

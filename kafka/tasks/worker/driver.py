@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.app import App
-from kafka.tasks.errors import JobsNotSent, UnknownQueue, did_you_mean
+from kafka.tasks.errors import JobsNotSent, UnknownQueue, counted, did_you_mean
 from kafka.tasks.health import JobMetrics, Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
 from kafka.tasks.pools.gc_tuning import reduce_collections
@@ -165,11 +165,11 @@ def run_worker(
         worker.start()
         monitor.start(worker, worker_backend)
         log.info(
-            "worker started: app %s, queues %s, pool %s with %d slots",
+            "worker started: app %s, queues %s, pool %s with %s",
             app.name,
             ", ".join(names),
             pool,
-            slots.concurrency,
+            counted(slots.concurrency, "slot"),
         )
         on_start(worker)
         loop.run_forever()

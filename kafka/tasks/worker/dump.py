@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from kafka.tasks.errors import counted
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.shutdown import WorkerStage
@@ -56,14 +57,15 @@ def _state(worker: DumpedWorker, pool: Pool, now: float) -> Iterator[str]:
     for child in pool.children():
         rss = "" if child.rss_bytes is None else f", {child.rss_bytes / 1_048_576:.0f} MiB"
         runs = "" if child.job_id is None else f", runs {child.job_name} {child.job_id} for {child.age_s or 0.0:.1f} s"
-        yield f"  child {child.pid} (generation {child.generation}): {child.state}, {child.jobs} jobs ended{rss}{runs}"
+        ended = counted(child.jobs, "job")
+        yield f"  child {child.pid} (generation {child.generation}): {child.state}, {ended} ended{rss}{runs}"
     begun = {child.job_id for child in pool.children()}  # reported above with their ages
     running = [job for job in worker.running() if job.envelope.id not in begun]
     for job in running[:MAX_JOBS]:
         age = "not started" if job.started_at is None else f"for {now - job.started_at:.1f} s"
         yield f"  {job!r}: {age}"
     if len(running) > MAX_JOBS:
-        yield f"  and {len(running) - MAX_JOBS} jobs more"
+        yield f"  and {counted(len(running) - MAX_JOBS, 'job')} more"
 
 
 def _stacks() -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafka.tasks.delivery.base import JobLease, JobSource
+from kafka.tasks.errors import counted
 from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.format.payload import encode_call
 from kafka.tasks.hooks import ERROR_TASK
@@ -91,6 +92,6 @@ class LostJobHandlers:
     def drop(self) -> None:
         """The worker leaves without them."""
         if len(self):
-            log.warning("not running the error handlers of %d jobs: the worker is stopping", len(self))
+            log.warning("not running the error handlers of %s: the worker is stopping", counted(len(self), "job"))
         self._waiting.clear()
         self._running.clear()

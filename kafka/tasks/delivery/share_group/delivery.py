@@ -33,6 +33,7 @@ from kafka.tasks.delivery.base import (
     Publisher,
 )
 from kafka.tasks.delivery.finishing import PublishThenAccept
+from kafka.tasks.errors import counted
 from kafka.tasks.format.envelope import MALFORMED, MOST_HEADERS, Header
 from kafka.tasks.format.topics import TopicNames
 
@@ -324,9 +325,9 @@ class _Member:
         error = refused[0][2]
         if settled:
             log.warning(
-                "%s: the acknowledgements of %d finished jobs were rejected, they will be delivered again: %s",
+                "%s: the acknowledgements of %s were rejected, they will be delivered again: %s",
                 self._source.topic,
-                settled,
+                counted(settled, "finished job"),
                 error,
             )
         if leases:

@@ -23,6 +23,7 @@ from random import Random
 from typing import Protocol
 
 from kafka.net.loop import Loop
+from kafka.tasks.errors import counted
 from kafka.tasks.pools.ipc.processes import (
     ChannelDamaged,
     ChildProgress,
@@ -344,7 +345,7 @@ class Supervision:
 
     def _after_jobs(self, child: ChildProcess) -> None:
         if child.quota is not None and child.ended_count >= child.quota.soft:
-            self.replace(child, f"it has run {child.ended_count} jobs")
+            self.replace(child, f"it has run {counted(child.ended_count, 'job')}")
         self.monitor.after_job(child)
 
     def _sample_all(self) -> None:
