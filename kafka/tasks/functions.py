@@ -42,6 +42,15 @@ class FunctionName(NamedTuple):
         return None if "<" in self.qualname else self.qualname.partition(".")[0]
 
 
+def kind_of(function: Callable[..., Any]) -> str:
+    """What a callable without a name of its own is: a lambda, a partial, an object of some class."""
+    if isinstance(function, functools.partial):
+        return "a functools.partial"
+    if inspect.isfunction(function):
+        return "a lambda"
+    return f"an object of the class {type(function).__qualname__}"
+
+
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Whether calling it gives a coroutine: also a partial of such a function, and an object with ``async def
     __call__``."""

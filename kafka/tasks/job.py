@@ -276,9 +276,8 @@ class JobHandle(Generic[R]):
             )
         state = record.state.name if record is not None else "QUEUED" if self.has_arrived else "PENDING"
         place = f" at {self.backend.address}" if record is None else ""
-        return JobTimeout(
-            f"job {self.id} did not end within {timeout} s; its state is {state}{place}, and it continues"
-        )
+        future = "the job stays enqueued" if state == JobState.QUEUED.name else "it continues"
+        return JobTimeout(f"job {self.id} did not end within {timeout} s; its state is {state}{place}, and {future}")
 
     def _is_known_expired(self) -> bool:
         """It is of a bare id, and so old that no result can follow."""

@@ -7,13 +7,15 @@ which it is due; the worker that leases it holds it until then.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from kafka.errors import IllegalArgumentError
-from kafka.tasks.errors import LONGEST_DELAY_S, check_delay
+from kafka.tasks.errors import LONGEST_DELAY_S, check_delay, did_you_mean
 
 _TRIED = 20
 """Attempts whose delay is tried when the policy is declared."""
@@ -22,6 +24,29 @@ Backoff: TypeAlias = Callable[[int], float]
 """Seconds to wait after attempt ``n`` (1, 2, ...) has failed."""
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _with_known_names(function: Callable[P, R]) -> Callable[P, R]:
+    """``function``, which names the nearest argument when it is given an unknown one."""
+    known = tuple(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        _check_names(function.__name__, kwargs, known)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _check_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise IllegalArgumentError(f"{what} has no argument {name!r}{did_you_mean(name, known)}")
+
+
+@_with_known_names
 def expo(first: float = 4, factor: float = 2, cap: float = 900) -> Backoff:
     """Exponential back-off: ``first`` seconds after the first failure, then ``factor`` times more, ``cap`` at most."""
     if not (first > 0 and factor >= 1 and first <= cap <= LONGEST_DELAY_S):
@@ -53,6 +78,10 @@ class Retry:
     on: tuple[type[BaseException], ...] = ()
     backoff: Backoff | None = None
     jitter: bool = True
+
+    def __new__(cls, *args: object, **given: object) -> Retry:
+        _check_names("Retry", given, cls.__dataclass_fields__)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:

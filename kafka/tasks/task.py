@@ -21,7 +21,7 @@ from kafka.tasks.format.annotations import TaskTypes
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.serializers import PayloadFormat
-from kafka.tasks.functions import FunctionName, is_coroutine_function, refusal_of_main
+from kafka.tasks.functions import FunctionName, is_coroutine_function, kind_of, refusal_of_main
 from kafka.tasks.options import CallKeywords, TaskOptions, call_options
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import check_limits
@@ -93,7 +93,7 @@ class Task(Generic[P, R]):
         """Where the function is."""
         if not options.name and not name.is_own:
             raise IllegalArgumentError(
-                f"{function!r} has no name of its own that its task could have: declare it with app.task(name=...)"
+                f'{kind_of(function)} has no name for its task: app.task(name="MODULE.NAME")(...)'
             )
         self.name = options.name or self.origin
         self.aliases = tuple(alias for alias in dict.fromkeys(options.aliases) if alias != self.name)

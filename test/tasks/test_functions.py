@@ -87,11 +87,18 @@ def test_what_gives_a_coroutine_is_known_through_partials_and_objects() -> None:
         assert not is_coroutine_function(quick)
 
 
-@pytest.mark.parametrize("function", [functools.partial(add, 1), Adder(1), lambda second: 1 + second])
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (functools.partial(add, 1), "a functools.partial"),
+        (Adder(1), "an object of the class Adder"),
+        (lambda second: 1 + second, "a lambda"),
+    ],
+)
 def test_what_has_no_name_of_its_own_becomes_a_task_with_one(
-    app: App, backend: FakeBackend, function: Callable[[int], int]
+    app: App, backend: FakeBackend, function: Callable[[int], int], kind: str
 ) -> None:
-    with pytest.raises(IllegalArgumentError, match=r"has no name of its own .* app\.task\(name=\.\.\.\)"):
+    with pytest.raises(IllegalArgumentError, match=rf'{kind} has no name for its task: app.task.name="MODULE.NAME".'):
         app.task(function)
     task = app.task(name="shop.add-one")(function)
     assert (task.name, task.queue) == ("shop.add-one", "default")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 import random
 import time
 from collections.abc import Callable
@@ -51,6 +54,28 @@ def test_one_class_needs_no_tuple() -> None:
 def test_a_policy_that_makes_no_sense_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(IllegalArgumentError):
         Retry(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "text"),
+    [
+        (Retry, {"max_atempts": 3}, "Retry has no argument 'max_atempts'; did you mean 'max_attempts'?"),
+        (expo, {"frist": 1}, "expo has no argument 'frist'; did you mean 'first'?"),
+        (expo, {"x": 1}, "expo has no argument 'x'; known are cap, factor, first"),
+    ],
+)
+def test_an_unknown_argument_names_the_nearest_one(
+    make: Callable[..., object], arguments: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(IllegalArgumentError) as caught:
+        make(**arguments)
+    assert str(caught.value).endswith(text)
+
+
+def test_a_policy_can_be_copied_and_pickled() -> None:
+    policy = Retry(3, on=(OSError,))
+    assert pickle.loads(pickle.dumps(policy)) == copy.copy(policy) == policy
+    assert dataclasses.replace(policy, jitter=False) == Retry(3, (OSError,), None, False)
 
 
 @pytest.mark.parametrize("arguments", [{"first": 0}, {"factor": 0.5}, {"first": 10, "cap": 5}])

@@ -142,7 +142,7 @@ class PlainForm:
                 if not is_equal:
                     raise TypeError(f"{value!r} does not equal a {_name_of(base)}, which a {_name_of(kind)} is sent as")
                 return plain
-        raise TypeError(f"an object of type {_name_of(kind)} cannot be serialized")
+        raise TypeError(f"an object of type {_name_of(kind)} cannot be serialised")
 
 
 def is_marked(value: dict[Any, Any]) -> bool:

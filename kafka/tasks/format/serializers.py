@@ -12,6 +12,7 @@ A payload in pickle is read only where the app's ``accept_content`` has it. A ne
 from __future__ import annotations
 
 import json
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -91,13 +92,27 @@ class PayloadFormat:
 def json_bytes(value: Any) -> bytes:
     """Plain values as JSON in UTF-8, in which no character takes more than its size; a lone surrogate becomes its
     escape."""
-    text = _json_string(value) if type(value) is str else _json_text(value)
+    try:
+        text = _json_string(value) if type(value) is str else _json_text(value)
+    except ValueError:
+        number = _non_finite(value)
+        if number is None:
+            raise
+        raise ValueError(f"{number!r} is not allowed in JSON") from None
     try:
         return text.encode()
     except UnicodeEncodeError:
         if _SURROGATE_PAIR.search(text):
             raise ValueError("a str has a surrogate pair, which JSON joins to one character") from None
         return text.encode("utf-8", "backslashreplace")
+
+
+def _non_finite(value: Any) -> float | None:
+    """The first NaN or infinity in plain values."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else value
+    inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return next((found for each in inner if (found := _non_finite(each)) is not None), None)
 
 
 def json_value(data: bytes) -> Any:
