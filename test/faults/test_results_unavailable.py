@@ -18,7 +18,8 @@ from test.support.waiting import until
 MakeCrew = Callable[[str, int], Crew]
 
 JOBS = 100
-REFUSALS = 8
+REFUSALS = 4
+"""Of both workers. Each waits longer after each of its own: the fifth time for half a minute."""
 OUTAGE_S = 120.0
 BEYOND_A_DELIVERY_TIMEOUT_S = 200.0
 """The worker's producer gives a record up after two minutes."""

@@ -168,7 +168,7 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(servers: str
     team.start()
     with pytest.raises(JobFailed, match="3 workers died"):
         bad.result(A_LOCK_AND_MORE_S)
-    (dead,) = read_topic(servers, team.app.names.dead("default"))
+    (dead,) = until(lambda: read_topic(servers, team.app.names.dead("default")), "its dead record follows the result")
     death = dead_letter_of(dead.headers)
     assert death is not None
     assert (death.cause, death.type) == ("crashes", "WorkerLost")

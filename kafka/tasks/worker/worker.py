@@ -36,7 +36,7 @@ from kafka.errors import KafkaError
 from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords
-from kafka.tasks.errors import PoolFailed
+from kafka.tasks.errors import PoolFailed, counted
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions
@@ -238,7 +238,8 @@ class Worker:
                 self._timer.cancel()
             self._admission.log_suppressed_counts()
             counts = self.counts
-            log.info("worker stopped: %d jobs done, %d returned to their queues", counts["done"], counts["given_back"])
+            done, given_back = counted(counts["done"], "job"), counts["given_back"]
+            log.info("worker stopped: %s done, %d returned to their queues", done, given_back)
             self._on_left()
 
     def paused(self, queues: frozenset[str]) -> None:
@@ -341,9 +342,9 @@ class Worker:
                     if before == 1 and by < 0
                     else "this kind of pool has a fixed number of slots"
                 )
-                log.warning("pool size not changed (%d slots): %s", before, why)
+                log.warning("pool size not changed (%s): %s", counted(before, "slot"), why)
             else:
-                log.info("pool resized to %d slots", pool.concurrency)
+                log.info("pool resized to %s", counted(pool.concurrency, "slot"))
             self._dispatch_and_arm()
 
     @property
@@ -487,7 +488,8 @@ class Worker:
                 observer.on_locks_lost(running, reason)
         if count:
             self._counts["locks_lost"] += count
-            log.warning("lost the acquisition locks of %d jobs (%s); other workers will run them", count, reason)
+            jobs = counted(count, "job")
+            log.warning("lost the acquisition locks of %s (%s); other workers will run them", jobs, reason)
 
     def _check_clock(self, now: float) -> None:
         """Mark locks as lost that have timed out while this process did not run. A job may be the cause, so no suspect
