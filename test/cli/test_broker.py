@@ -240,7 +240,8 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["/proc/no-data", "/proc/no-data/below"])
 def test_a_directory_where_none_can_be_made_is_one_line(path: str) -> None:
     code, line = fail("--data-dir", path, "--port", "0")
-    assert (code, line) == (1, f"kafka broker: cannot use the data directory {path}: No such file or directory\n")
+    reason = f"cannot use the data directory {path}: No such file or directory"
+    assert (code, line) == (1, f"python -m kafka broker: {reason}\n")
 
 
 def test_a_directory_that_others_may_write_to_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:

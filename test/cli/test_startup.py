@@ -106,7 +106,7 @@ def test_a_signal_for_slots_does_nothing_and_says_so(started: Starting, name: st
     started.open_gate()
     code, out, err = started.end()
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("kafka worker: importing gated failed: RuntimeError: imported")
+    assert err.startswith("python -m kafka worker: importing gated failed: RuntimeError: imported")
 
 
 def test_sigusr1_writes_the_stacks(started: Starting) -> None:

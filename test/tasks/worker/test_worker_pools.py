@@ -239,7 +239,7 @@ def test_a_pool_that_keeps_its_slots_is_not_reported_as_changed(
         manual = Process(bench, concurrency=1)
         manual.worker.resize(-1)
         manual.worker.resize(1)
-    assert [record.getMessage() for record in caplog.records if "slots" in record.getMessage()] == [
+    assert [record.getMessage() for record in caplog.records if "slot" in record.getMessage()] == [
         "pool size not changed (1 slot): this kind of pool has a fixed number of slots",
         "pool size not changed (1 slot): the last slot cannot be removed",
         "pool resized to 2 slots",
