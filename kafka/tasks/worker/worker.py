@@ -158,8 +158,7 @@ class Worker:
 
     def leased(self, leases: list[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
-        now, lock_s = self._timers.time(), self._delivery.lock_s
-        self._check_clock(now)
+        now, lock_s = self._check_clock(), self._delivery.lock_s
         self._counts["leased"] += len(leases)
         self._renew_at = min(self._renew_at, now + lock_s / 3)  # the responses have the duration of locks
         for source in {lease.source for lease in leases}:
@@ -172,8 +171,7 @@ class Worker:
 
     def _admit(self) -> None:
         """Admit the next leases that have arrived, TURN_LEASES at most; the others in the turns that follow."""
-        now, now_ms = self._timers.time(), self._now_ms()
-        self._check_clock(now)
+        now, now_ms = self._check_clock(), self._now_ms()
         count, bytes_left = 0, TURN_BYTES
         admit, add, received = self._completion.admit, self._dispatcher.add, self._received
         while self._arrived and count < TURN_LEASES and bytes_left > 0:
@@ -214,7 +212,7 @@ class Worker:
 
     def lost(self, leases: list[JobLease], reason: str) -> None:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
-        self._check_clock(self._timers.time())
+        self._check_clock()
         self._on_locks_lost(leases, reason)
         self._dispatch_and_arm()
 
@@ -245,7 +243,7 @@ class Worker:
     def paused(self, queues: frozenset[str]) -> None:
         """These of its queues are paused now. Jobs that were leased before run, but those that are not due are given
         back."""
-        self._check_clock(self._timers.time())
+        self._check_clock()
         self._paused_queues = queues
         if not self._shutdown.has_begun:
             self._buffers.set_paused(queues)
@@ -258,7 +256,7 @@ class Worker:
 
     def finished(self) -> None:
         """Jobs of the pool have ended, or begun, or it can take jobs now and could not before."""
-        self._check_clock(self._timers.time())
+        self._check_clock()
         now_ms = self._now_ms()
         ran: dict[JobSource, list[float]] = {}
         ended = self.pool.finished()
@@ -298,9 +296,8 @@ class Worker:
 
     def tick(self) -> None:
         """A deadline of the worker's has come."""
-        now = self._timers.time()
+        now = self._check_clock()
         self._timer, self._timer_at = None, float("inf")
-        self._check_clock(now)
         self.pool.tick(now)
         if now >= self._renew_at:
             self._renew_at = now + self._delivery.lock_s / 3
@@ -318,7 +315,7 @@ class Worker:
 
     def stop(self) -> None:
         """Stop; called again, go one stage further."""
-        self._check_clock(self._timers.time())
+        self._check_clock()
         self._next_stage()
         self._dispatch_and_arm()
 
@@ -329,7 +326,7 @@ class Worker:
 
     def resize(self, by: int) -> None:
         """Add or remove slots."""
-        self._check_clock(self._timers.time())
+        self._check_clock()
         if not self._shutdown.has_begun:
             pool, before = self.pool, self.pool.concurrency
             if by > 0:
@@ -381,7 +378,7 @@ class Worker:
     def _on_finished(self, leases: list[JobLease]) -> None:
         self._counts["unsettled"] += sum(lease.lost for lease in leases)
         self._leases.finish(leases)
-        self._check_clock(self._timers.time())
+        self._check_clock()
         if self._buffers.waits_for_settlements:
             self._dispatch_and_arm()
         else:
@@ -491,15 +488,17 @@ class Worker:
             jobs = counted(count, "job")
             log.warning("lost the acquisition locks of %s (%s); other workers will run them", jobs, reason)
 
-    def _check_clock(self, now: float) -> None:
-        """Mark locks as lost that have timed out while this process did not run. A job may be the cause, so no suspect
-        is excused.
+    def _check_clock(self) -> float:
+        """The time; first in each event. Marks locks as lost that have timed out while this process did not run. A job
+        may be the cause, so no suspect is excused.
         """
+        now = self._timers.time()
         stood_still_s, self._clock_checked_at = now - self._clock_checked_at, now
         if stood_still_s > self._delivery.lock_s / 3:  # what waits here may have a lock that is two thirds older
             self._on_locks_lost(
                 self._leases.expired(now), f"this process did not run for {stood_still_s:.0f} s", is_excused=False
             )
+        return now
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 
