@@ -41,8 +41,8 @@ READ_WAIT_MS = 5
 SCAN_S: Final = 60.0
 """A scan that was not used for so long is dropped: the topic may have been deleted and created again meanwhile."""
 
-MOST_KEPT: Final = 1000
-KEPT_BYTES: Final = 200
+MOST_PARSED: Final = 1000
+MOST_PARSED_BYTES: Final = 200
 """Different headers of state records whose meaning is kept, and bytes of each; there are a handful, of 40 bytes."""
 
 CONSUMER_CONFIGS: Final = {
@@ -183,8 +183,8 @@ class StateDecoder:
         if count > MOST_HEADERS:
             raise BadRecord("bad-state", f"a record with {count} headers; a state record has at most {MOST_HEADERS}")
         headers = parse_headers(record.headers)
-        if encoded and len(encoded) <= KEPT_BYTES:
-            if len(self._parsed) >= MOST_KEPT:
+        if encoded and len(encoded) <= MOST_PARSED_BYTES:
+            if len(self._parsed) >= MOST_PARSED:
                 self._parsed.clear()
             self._parsed[encoded] = headers
         return headers

@@ -61,7 +61,7 @@ from kafka.tasks.format.job_id import BrokerTimeEstimate, make_id
 from kafka.tasks.format.records import MOST_HEADERS, StateRecord, encode
 from kafka.tasks.format.topics import TopicNames, TopicPlan, group_configs
 from kafka.tasks.results import tails
-from kafka.tasks.results.log_reader import KEPT_BYTES, MOST_KEPT, StateDecoder
+from kafka.tasks.results.log_reader import MOST_PARSED, MOST_PARSED_BYTES, StateDecoder
 from kafka.tasks.results.view import MOST_VIEW_BYTES
 from kafka.tasks.settings import read_settings
 from kafka.testing import EmbeddedBroker, running_worker
@@ -1165,11 +1165,11 @@ def test_what_headers_of_states_say_is_kept_in_bounded_memory() -> None:
     job_id = make_id(1_000, 0, bytes(8))
     builder = RecordBatchBuilder(1 << 20)
     state = [("state", b"SUCCESS"), ("attempt", b"2")]
-    builder.append(1_000, job_id.encode(), b"", [*state, ("more", b"h" * KEPT_BYTES)])
-    for number in range(MOST_KEPT + 1):
+    builder.append(1_000, job_id.encode(), b"", [*state, ("more", b"h" * MOST_PARSED_BYTES)])
+    for number in range(MOST_PARSED + 1):
         builder.append(1_000, job_id.encode(), b"", [*state, ("more", b"%d" % number)])
     builder.append(1_000, job_id.encode(), b"", [("state", b"LATER")])
-    records = CompletedFetch(TopicPartition("r", 0), 0, builder.build()).read(MOST_KEPT + 3, ReaderOptions())
+    records = CompletedFetch(TopicPartition("r", 0), 0, builder.build()).read(MOST_PARSED + 3, ReaderOptions())
     decoder = StateDecoder()
     expected = StateRecord(job_id, JobState.SUCCESS, 2, time_ms=1_000)
     assert decoder.decode(records[0], False) == expected
@@ -1177,7 +1177,7 @@ def test_what_headers_of_states_say_is_kept_in_bounded_memory() -> None:
     for record in records[1:-1]:
         decoded = decoder.decode(record, False)
         assert decoded == expected._replace(offset=record.offset)
-        assert len(decoder._parsed) <= MOST_KEPT
+        assert len(decoder._parsed) <= MOST_PARSED
     for _ in range(2):
         assert decoder.decode(records[-1], False) is None
 
