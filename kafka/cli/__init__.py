@@ -46,6 +46,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 SCRIPT: Final = "kafka-taskloop"
 """The installed console script."""
 
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+"""Of what commands log on stderr."""
+
 _MISSING: Final = "the following arguments are required: "
 """How argparse begins what it says of missing arguments."""
 

@@ -26,7 +26,7 @@ from kafka.broker import (
     read_users,
     tls_settings,
 )
-from kafka.cli import EXIT_OK, CommandError
+from kafka.cli import EXIT_OK, LOG_FORMAT, CommandError
 
 HOST = "127.0.0.1"
 PORT = 9092
@@ -128,7 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal."""
-    logging.basicConfig(level=args.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=args.log_level.upper(), format=LOG_FORMAT)
     options = BrokerOptions(
         data_dir=args.data_dir,
         host=HOST if args.host is None else args.host,

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, Final
 
-LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+from kafka.cli import LOG_FORMAT
 
 _STOP: Final = frozenset({"SIGTERM", "SIGHUP", "SIGINT"})
 _SIGNALS: Final = (*sorted(_STOP), "SIGTTIN", "SIGTTOU", "SIGUSR1")

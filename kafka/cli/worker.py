@@ -16,8 +16,8 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kafka.cli import CommandError, client_settings
-from kafka.cli.startup import LOG_FORMAT, startup_signals
+from kafka.cli import LOG_FORMAT, CommandError, client_settings
+from kafka.cli.startup import startup_signals
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import (
     MOST_CONCURRENCY,

@@ -34,7 +34,7 @@ from kafka.broker.log.files import (
 from kafka.broker.log.flushing import FileExecutor, FlushPolicy, LogFlusher
 from kafka.broker.log.metadata_store import MetadataStore, Topic
 from kafka.broker.log.partition_log import LogConfig, PartitionLog, log_config
-from kafka.broker.private_files import open_private, prepare_directory
+from kafka.broker.private_files import METADATA_JOURNAL, open_private, prepare_directory
 from kafka.broker.write_errors import WriteErrors
 from kafka.errors import KafkaError, KafkaStorageError, UnknownTopicOrPartitionError
 
@@ -149,7 +149,7 @@ class LogDirectory:
         self.deleter = FileDeleter(lambda: self.flusher.executor)
         try:
             self.metadata = MetadataStore(
-                os.path.join(self.path, "metadata.journal"),
+                os.path.join(self.path, METADATA_JOURNAL),
                 self.pool,
                 on_dirty=self.flusher.mark_dirty,
                 sync=self.flush_policy.name != "never",
