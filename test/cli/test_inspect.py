@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
-import subprocess
 import sys
 import threading
 import urllib.error
@@ -33,6 +31,7 @@ from kafka.tasks import (
 )
 from kafka.tasks.health import monitor
 from kafka.testing import EmbeddedBroker
+from test.support.commands import started_command
 from test.support.waiting import eventually, until
 
 SOON_S = 30.0
@@ -284,21 +283,10 @@ def test_the_exporter_ends_with_exit_code_0_by_a_stop_signal(tmp_path: Path, nam
         "from kafka.tasks import App\n"
         f"app = App('shop', bootstrap_servers='embedded:{tmp_path}/data')\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-m", "kafka", "inspect", "served:app", "--health-port", "0"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        try:
-            first = process.stderr.readline()
-            assert "serving the lengths of queues at http://127.0.0.1:" in first
-            process.send_signal(getattr(signal, name))
-            assert (process.wait(SOON_S), process.stderr.read()) == (0, "")
-        finally:
-            process.kill()
+    with started_command(tmp_path, "inspect", "served:app", "--health-port", "0") as (process, stderr):
+        assert "serving the lengths of queues at http://127.0.0.1:" in stderr.readline()
+        process.send_signal(getattr(signal, name))
+        assert (process.wait(SOON_S), stderr.read()) == (0, "")
 
 
 class Terminal(io.StringIO):

@@ -14,6 +14,7 @@ from types import FrameType
 import pytest
 
 from kafka.cli.startup import StartupSignals
+from test.support.commands import started_command
 from test.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals between processes")
@@ -208,25 +209,13 @@ def test_a_worker_whose_broker_never_answers_leaves_by_the_second_stop_signal(tm
             "from kafka.tasks import App\n"
             f"app = App('shop', bootstrap_servers='127.0.0.1:{silent.getsockname()[1]}', connect_timeout=600)\n"
         )
-        with subprocess.Popen(
-            [sys.executable, "-m", "kafka", "worker", "silent:app", "--pool", "threads"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stderr is not None
-            try:
-                connection, _ = silent.accept()
-                with connection:
-                    process.send_signal(signal.SIGTERM)
-                    assert "leaves when it has started" in process.stderr.readline()
-                    process.send_signal(signal.SIGHUP)  # no further stage
-                    assert "received SIGHUP" in process.stderr.readline()
-                    process.send_signal(signal.SIGINT)
-                    assert process.wait(SOON_S) == 0
-                    assert process.stderr.read().endswith(
-                        "received SIGINT: the worker has not started yet, and leaves at once\n"
-                    )
-            finally:
-                process.kill()
+        with started_command(tmp_path, "worker", "silent:app", "--pool", "threads") as (process, stderr):
+            connection, _ = silent.accept()
+            with connection:
+                process.send_signal(signal.SIGTERM)
+                assert "leaves when it has started" in stderr.readline()
+                process.send_signal(signal.SIGHUP)  # no further stage
+                assert "received SIGHUP" in stderr.readline()
+                process.send_signal(signal.SIGINT)
+                assert process.wait(SOON_S) == 0
+                assert stderr.read().endswith("received SIGINT: the worker has not started yet, and leaves at once\n")
