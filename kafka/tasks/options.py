@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import did_you_mean
-from kafka.tasks.format.envelope import DEAD, MOST_EXTRA, OWN_HEADERS, Header
+from kafka.tasks.format.envelope import MOST_EXTRA, OWN_HEADERS, RESERVED, Header
 from kafka.tasks.format.serializers import check_serializer
 from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
@@ -136,7 +136,7 @@ def _header_name(option: str, name: Any) -> str:
         raise IllegalArgumentError(
             f"{option}: a name must be a str of 1 to {MOST_HEADER_NAME} printable characters, not {name!r}"
         )
-    if name in OWN_HEADERS or name.startswith(DEAD):
+    if name in OWN_HEADERS or name.startswith(RESERVED):
         raise IllegalArgumentError(f"{option}: a job has a header {name!r} of its own; choose another name")
     return name
 

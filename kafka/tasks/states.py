@@ -11,6 +11,7 @@ from enum import IntEnum
 class JobState(IntEnum):
     """Where a job is; as a text its name. Two are those of a handle alone, and never written: ``UNKNOWN``, no record
     of the job was found; ``PENDING``, the broker has not acknowledged the job's own record yet.
+    ``SCHEDULED``: it does not start before a later time.
     """
 
     SUCCESS = 1
@@ -19,8 +20,9 @@ class JobState(IntEnum):
     RETRY = 4
     STARTED = 5
     QUEUED = 6
-    UNKNOWN = 7
-    PENDING = 8
+    SCHEDULED = 7
+    UNKNOWN = 8
+    PENDING = 9
 
     def __str__(self) -> str:
         return self.name
@@ -40,5 +42,5 @@ READY = frozenset({JobState.REVOKED, JobState.FAILURE, JobState.SUCCESS})
 """Final: :meth:`JobHandle.result` does not wait any more."""
 EXCEPTION = frozenset({JobState.FAILURE, JobState.REVOKED})
 """Final without a value."""
-UNREADY = frozenset({JobState.PENDING, JobState.QUEUED, JobState.STARTED, JobState.RETRY})
+UNREADY = frozenset({JobState.PENDING, JobState.SCHEDULED, JobState.QUEUED, JobState.STARTED, JobState.RETRY})
 """Still to come."""

@@ -16,9 +16,11 @@ def test_a_state_is_its_name_as_a_text_and_still_a_number(state: JobState) -> No
 
 
 def test_states_and_their_sets_are_those_that_other_tools_know() -> None:
-    # task-queue.md "Topics of an app": numbers and sets; UNKNOWN and PENDING are of handles alone, behind all others
+    # task-queue.md "Topics of an app": numbers and sets; SCHEDULED comes before QUEUED, and UNKNOWN and PENDING, which
+    # are of handles alone, are behind all others
     expected = {
-        "SUCCESS": 1, "FAILURE": 2, "REVOKED": 3, "RETRY": 4, "STARTED": 5, "QUEUED": 6, "UNKNOWN": 7, "PENDING": 8,
+        "SUCCESS": 1, "FAILURE": 2, "REVOKED": 3, "RETRY": 4, "STARTED": 5, "QUEUED": 6, "SCHEDULED": 7,
+        "UNKNOWN": 8, "PENDING": 9,
     }  # fmt: skip
     assert {name: int(state) for name, state in JobState.__members__.items()} == expected
     found = {name: {state.name for state in states} for name, states in (
@@ -29,6 +31,6 @@ def test_states_and_their_sets_are_those_that_other_tools_know() -> None:
         "FULL_RUN": {"FAILURE", "SUCCESS"},
         "READY": {"REVOKED", "FAILURE", "SUCCESS"},
         "EXCEPTION": {"FAILURE", "REVOKED"},
-        "UNREADY": {"PENDING", "QUEUED", "STARTED", "RETRY"},
+        "UNREADY": {"PENDING", "SCHEDULED", "QUEUED", "STARTED", "RETRY"},
         "is_final": {"REVOKED", "FAILURE", "SUCCESS"},
     }

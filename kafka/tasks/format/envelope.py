@@ -26,11 +26,12 @@ its arguments::
     origin          id of the dead job that it replays         it is no replay
     parent          id of the job that enqueued it             it has none
     root            id of the first job of its workflow        it has none
+    generation      times that the schedule has taken it       0
 
 The time of the enqueue is in the id, that of this attempt is the record's own timestamp. Headers that are not in the
 table (trace context, the caller's own) are carried along unchanged. A dead record is the job's record with value and
 headers as they were, and ``dead-*`` headers added (:class:`DeadLetter`), so that it can be replayed by leaving those
-out.
+out. Headers ``schedule-*`` are those of :mod:`kafka.tasks.format.commands` and :mod:`kafka.tasks.format.schedule`.
 
 A new header is one more row in ``_FIELDS`` and one more field of :class:`Envelope`. One that an older worker must not
 ignore also gets a name in :data:`UNDERSTOOD`, which its writers put into ``needs``: a worker that does not understand a
@@ -51,6 +52,12 @@ Header: TypeAlias = "tuple[str, bytes | None]"
 
 DEAD = "dead-"
 """Prefix of the headers that a dead record has and a job has not."""
+
+SCHEDULE = "schedule-"
+"""Prefix of the headers that records of the schedule have and a job has not."""
+
+RESERVED = (DEAD, SCHEDULE)
+"""Prefixes that a caller's own headers may not have."""
 
 MOST_EXTRA = 100
 """A record with more headers of others is no job. Each costs a hundred bytes of memory, and two in the record."""
@@ -79,9 +86,9 @@ class Envelope:
     """
 
     __slots__ = (
-        "attempt", "clean", "content_type", "crashes", "due_ms", "expires_ms", "extra", "id", "key", "name", "needs",
-        "origin", "parent", "root", "run", "soft_timeout", "store_result", "timeout", "unknown", "unknown_since_ms",
-        "value",
+        "attempt", "clean", "content_type", "crashes", "due_ms", "expires_ms", "extra", "generation", "id", "key",
+        "name", "needs", "origin", "parent", "root", "run", "soft_timeout", "store_result", "timeout", "unknown",
+        "unknown_since_ms", "value",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +114,7 @@ class Envelope:
         origin: str | None = None,
         parent: str | None = None,
         root: str | None = None,
+        generation: int = 0,
     ) -> None:
         self.id = id
         self.name = name
@@ -130,6 +138,7 @@ class Envelope:
         self.origin = origin
         self.parent = parent
         self.root = root
+        self.generation = generation
 
     def moved(
         self,
@@ -139,12 +148,14 @@ class Envelope:
         unknown: int = 0,
         unknown_since_ms: int | None = None,
         due_ms: int | None = None,
+        generation: int | None = None,
     ) -> Envelope:
-        """The same job, having come so far."""
+        """The same job, having come so far; ``generation`` None: the same."""
         return Envelope(
             self.id, self.name, self.value, attempt, self.expires_ms, self.timeout, self.soft_timeout,
             self.store_result, crashes, clean, self.extra, unknown, self.key, due_ms, self.content_type, self.needs,
             unknown_since_ms, self.run, self.origin, self.parent, self.root,
+            self.generation if generation is None else generation,
         )  # fmt: skip
 
     def __eq__(self, other: object) -> bool:
@@ -205,7 +216,7 @@ def decode(value: bytes | None, headers: Sequence[Header], key: bytes | None = N
             except ValueError:
                 text = f"invalid value of the header {header!r}: {truncated_repr(raw)}"
                 raise BadRecord("bad-header", text) from None
-        elif not header.startswith(DEAD):
+        elif not header.startswith(RESERVED):
             extra.append((header, raw))
     if len(extra) > MOST_EXTRA:
         raise too_many_headers(len(headers))
@@ -375,7 +386,8 @@ _FIELDS: tuple[_Row, ...] = (
     ("origin", "origin", None, str, _job_id),
     ("parent", "parent", None, str, _job_id),
     ("root", "root", None, str, _job_id),
+    ("generation", "generation", 0, str, _natural),
 )
 _DECODERS = {header: (attribute, from_text) for header, attribute, _, _, from_text in _FIELDS}
 OWN_HEADERS: frozenset[str] = frozenset({"id", "name", *_DECODERS})
-"""Names of the table: a caller's own headers have others, which do not begin with :data:`DEAD` either."""
+"""Names of the table: a caller's own headers have others, which do not begin with one of :data:`RESERVED` either."""

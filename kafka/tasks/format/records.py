@@ -3,12 +3,14 @@
 A state record, keyed by the job id, in the partition that the id names::
 
     key       the job id, 32 ASCII bytes
-    headers   state      QUEUED, STARTED, RETRY, REVOKED, FAILURE or SUCCESS
+    headers   state      SCHEDULED, QUEUED, STARTED, RETRY, REVOKED, FAILURE or SUCCESS
               attempt    of the run that wrote it, from 1
               delivery   of that run's lease, from 1
+              due        SCHEDULED, RETRY, QUEUED: ms since the epoch, broker time, when the job starts or was
+                         written to its queue: readers look for what follows from there on; left out: at once
               content-type   SUCCESS: media type of the value, that of the job's call; left out for JSON
     value     SUCCESS: the result's payload · FAILURE, RETRY: {"type", "text", "traceback", "host", "time"}
-              REVOKED: {"reason"} · QUEUED, STARTED: {"host"} or nothing
+              REVOKED: {"reason"} · SCHEDULED, QUEUED, STARTED: {"host"} or nothing
     time      LogAppendTime: the broker's, whatever the writer's clock says
 
 **The first terminal record in log order wins.** A later one (a zombie's) is ignored by every reader, and counted.
@@ -66,6 +68,7 @@ class StateRecord(NamedTuple):
     in_late: bool = False
     offset: int = 0
     content_type: str | None = None
+    due_ms: int | None = None
 
     def detail(self) -> dict[str, Any]:
         """The fields of a FAILURE, RETRY or REVOKED record; empty for others, and for what is no JSON object."""
@@ -102,6 +105,8 @@ def is_late(job_id: str, now_ms: int) -> bool:
 def encode(record: StateRecord) -> tuple[bytes, bytes, list[Header]]:
     """Key, value and headers of a state record. The headers are shared between records: not to be changed."""
     headers = state_headers(record.state, record.attempt, record.delivery, record.content_type)
+    if record.due_ms is not None:
+        headers = with_due(headers, record.due_ms)
     return record.id.encode(), record.value, headers
 
 
@@ -116,6 +121,11 @@ def state_headers(
     return headers if content_type is None else [*headers, ("content-type", content_type.encode())]
 
 
+def with_due(headers: list[Header], due_ms: int) -> list[Header]:
+    """The headers of a state record, and when the job starts."""
+    return [*headers, ("due", b"%d" % due_ms)]
+
+
 class StateHeaders(NamedTuple):
     """What the headers of a state record say."""
 
@@ -123,6 +133,7 @@ class StateHeaders(NamedTuple):
     attempt: int
     delivery: int
     content_type: str | None
+    due_ms: int | None
 
 
 def decode(
@@ -150,13 +161,15 @@ def parse_headers(headers: Sequence[Header]) -> StateHeaders | None:
         attempt, delivery = by_name.get("attempt") or b"1", by_name.get("delivery") or b"1"
         content_type = by_name.get("content-type")
         is_long = len(raw) > MOST_SHORTENED or len(content_type or b"") > MOST_SHORTENED
-        if is_long or len(attempt) > MOST_DIGITS or len(delivery) > MOST_DIGITS:
+        due = by_name.get("due")
+        if is_long or max(len(attempt), len(delivery), len(due or b"")) > MOST_DIGITS:
             raise ValueError("a header is too long")
         state: JobState | None = _NAMES.get(raw.decode("ascii", "replace"))
         if state is None:
             return None
         media_type = None if content_type is None else content_type.decode("utf-8", "replace")
-        return StateHeaders(state, int(attempt), int(delivery), media_type)
+        due_ms = None if due is None else int(due)
+        return StateHeaders(state, int(attempt), int(delivery), media_type, due_ms)
     except ValueError as error:
         raise BadRecord("bad-state", f"malformed state record: {str(error)[:MOST_SHORTENED]}") from None
 
@@ -168,8 +181,9 @@ def state_record(
     job_id = str(key or b"", "ascii", "replace")
     if not is_id(job_id):
         raise BadRecord("bad-state", f"the key of a state record is not a job id: {truncated_repr(key)}")
-    state, attempt, delivery, content_type = headers
-    return StateRecord(job_id, state, attempt, delivery, bytes(value or b""), time_ms, in_late, offset, content_type)
+    state, attempt, delivery, content_type, due_ms = headers
+    value = bytes(value or b"")
+    return StateRecord(job_id, state, attempt, delivery, value, time_ms, in_late, offset, content_type, due_ms)
 
 
 def error_value(error_info: ErrorInfo, host: str, time_ms: int) -> bytes:

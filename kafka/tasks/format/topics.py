@@ -10,7 +10,9 @@ topic                policy                                   holds
 ``APP.results``      delete, ``result_ttl``                   state records
 ``APP.results.late`` the same                                 state records of jobs that end late
 ``APP.workers``      delete, ten minutes, one partition       what workers say of themselves every few seconds
-``APP.control``      compact, one partition                   which queues are paused; made when the first one is
+``APP.control``      compact, one partition                   which queues are paused, which jobs are cancelled
+``APP.commands``     delete, never by time                    what the schedule is asked for; owners delete what is done
+``APP.schedule``     compact                                  the state of the schedule
 ===================  =======================================  =========================================================
 
 All have LogAppendTime: a job's id carries the broker's time, which clients learn from their produce answers, and a
@@ -57,7 +59,7 @@ def check_queue(queue: str) -> str:
 class TopicNames:
     """The topic names of one app."""
 
-    __slots__ = ("app", "control", "late", "results", "workers")
+    __slots__ = ("app", "commands", "control", "late", "results", "schedule", "workers")
 
     def __init__(self, app: str) -> None:
         self.app = check_name("an app", app)
@@ -65,6 +67,9 @@ class TopicNames:
         self.late = f"{app}.results.late"
         self.workers = f"{app}.workers"
         self.control = f"{app}.control"
+        self.commands = f"{app}.commands"
+        """Also the name of the consumer group of the schedule's owners."""
+        self.schedule = f"{app}.schedule"
 
     def queue(self, queue: str) -> str:
         """The topic of a queue's jobs; also the name of the share group that reads it."""
@@ -161,6 +166,26 @@ def workers_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
 def control_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
     """The topic of what operators say of queues. Compacted: the last word on each queue stays for ever."""
     return TopicPlan(names.control, 1, shape.replication_factor, _configs(shape, {"cleanup.policy": "compact"}))
+
+
+MOVED_KEPT_S = 600.0
+"""How long the schedule remembers a job that it has written to its queue: a worker that asks for another attempt and
+dies before its lease is accepted asks for the same one again, through the worker that gets the job next."""
+
+
+def schedule_plans(names: TopicNames, shape: TopicDefaults) -> list[TopicPlan]:
+    """The topics of the schedule, with the same number of partitions. Their records hold whole jobs."""
+    segment_bytes = max(SEGMENT_BYTES, shape.max_payload_bytes + HEADROOM_BYTES)
+    kept = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(segment_bytes)}
+    compacted = {
+        "cleanup.policy": "compact",
+        "delete.retention.ms": _ms(MOVED_KEPT_S),
+        "segment.bytes": str(segment_bytes),
+    }
+    return [
+        TopicPlan(names.commands, shape.partitions, shape.replication_factor, _configs(shape, kept)),
+        TopicPlan(names.schedule, shape.partitions, shape.replication_factor, _configs(shape, compacted)),
+    ]
 
 
 def group_configs() -> tuple[tuple[str, str], ...]:
@@ -260,10 +285,15 @@ def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: C
     def differs(key: str) -> bool:
         return key in configs and configs[key] != plan.configs[key]
 
-    if differs("cleanup.policy") and "compact" in configs["cleanup.policy"]:
+    if plan.configs.get("cleanup.policy") == "delete" and "compact" in configs.get("cleanup.policy", ""):
         raise KafkaConfigurationError(
             f"topic {plan.name} has cleanup.policy={configs['cleanup.policy']}: compaction would remove jobs; "
             "set it to delete"
+        )
+    if plan.configs.get("cleanup.policy") == "compact" and configs.get("cleanup.policy", "compact") != "compact":
+        raise KafkaConfigurationError(
+            f"topic {plan.name} has cleanup.policy={configs['cleanup.policy']}: what waits for long would be deleted; "
+            "set it to compact"
         )
     if differs("message.timestamp.type"):
         raise KafkaConfigurationError(

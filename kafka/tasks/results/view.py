@@ -21,7 +21,7 @@ MOST_VIEW_BYTES = 64 * 1024 * 1024
 evicted ones. :func:`most_view_bytes` for more."""
 DEFAULT_JOBS = 100_000
 
-ENTRY_BYTES = 470
+ENTRY_BYTES = 478
 """What a job takes beside its value, at most: id, record, numbers, and places in tables that have just grown (measured
 with CPython 3.11)."""
 

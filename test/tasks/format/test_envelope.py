@@ -34,6 +34,7 @@ envelopes = st.builds(
     origin=st.none() | st.just(OTHER_ID),
     parent=st.none() | st.just(OTHER_ID),
     root=st.none() | st.just(OTHER_ID),
+    generation=st.integers(0, 10**18 - 1),
     extra=st.just((("traceparent", b"00-1"), ("empty", None))) | st.just(()),
 )
 
@@ -42,13 +43,13 @@ def test_each_field_has_its_header() -> None:
     """The header names are the format: other languages and older workers read them (task-queue specification)."""
     envelope = Envelope(
         ID, "f", b"", 2, 3, 4.0, 1.5, False, 5, 6, (("mine", b"1"),), 7, b"user-7", 8, "application/msgpack",
-        ("fencing", "groups"), 9, "nightly@10", OTHER_ID, OTHER_ID, ID,
+        ("fencing", "groups"), 9, "nightly@10", OTHER_ID, OTHER_ID, ID, 3,
     )  # fmt: skip
     assert dict(envelope.headers()) == {
         "id": ID.encode(), "name": b"f", "attempt": b"2", "due": b"8", "expires": b"3", "timeout": b"4.0",
         "soft-timeout": b"1.5", "store": b"0", "content-type": b"application/msgpack", "needs": b"fencing,groups",
         "crashes": b"5", "clean": b"6", "unknown": b"7", "unknown-since": b"9", "run": b"nightly@10",
-        "origin": OTHER_ID.encode(), "parent": OTHER_ID.encode(), "root": ID.encode(), "mine": b"1",
+        "origin": OTHER_ID.encode(), "parent": OTHER_ID.encode(), "root": ID.encode(), "generation": b"3", "mine": b"1",
     }  # fmt: skip
     assert dict(envelope.headers()).keys() - {"mine"} == OWN_HEADERS
 

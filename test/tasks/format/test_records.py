@@ -88,7 +88,7 @@ def test_a_job_that_ends_after_a_minute_belongs_to_the_late_topic() -> None:
 
 def test_headers_that_are_missing_say_the_first_run() -> None:
     assert decode(ID.encode(), None, [("state", b"SUCCESS")]) == StateRecord(ID, S.SUCCESS, 1, 1, b"", 0, False, 0)
-    assert StateRecord(ID, S.SUCCESS) == (ID, S.SUCCESS, 1, 1, b"", 0, False, 0, None)
+    assert StateRecord(ID, S.SUCCESS) == (ID, S.SUCCESS, 1, 1, b"", 0, False, 0, None, None)
     assert StateRecord(ID, S.FAILURE).detail() == {}
     assert StateRecord(ID, S.FAILURE, value=b"[1]").detail() == {}
 

@@ -211,7 +211,7 @@ def test_thousands_of_results_of_1_mb_take_64_mb_at_most() -> None:
 
 
 def test_an_app_that_asks_for_more_jobs_keeps_them_all() -> None:
-    assert most_view_bytes(200_000) == MOST_VIEW_BYTES + 47_000_000
+    assert most_view_bytes(200_000) == MOST_VIEW_BYTES + 47_800_000
     made = ResultView(is_own, 200_000)
     for number in range(200_000):
         made.apply(StateRecord(make_id(T + number, 5, number.to_bytes(8, "big")), S.SUCCESS, value=b"null"))

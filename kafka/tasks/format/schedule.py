@@ -1,0 +1,134 @@
+"""The state of the schedule: records of the compacted topic ``APP.schedule``, written by a partition's owner alone.
+
+Partitions are those of ``APP.commands``. The last record of a key holds. Of a job, the key is its id and the header
+``schedule-place`` says where it is::
+
+    schedule-place                               value
+    WAITING due announced generation expires     payload; further headers: schedule-queue,
+                                                 schedule-key, the job's own
+    LEASED  due announced generation expires     the same: it runs, and is due when its lease ends
+    ENDED   announced STATE                      JSON, the value of its last state record
+    SENT    announced at                         empty: it was written to its queue before it was announced for
+    MOVED   at generation                        null: it was written to its queue
+
+``due``, ``announced``, ``at``: ms since the epoch by the broker's clock; ``expires``: the same, or ``-``.
+``announced`` is where readers look for the job's states (:mod:`kafka.tasks.results.lookup`): the time in its id, or the
+one in its last state record. What happens to the job earlier is remembered as ENDED or SENT and written to the results
+topics at that time.
+
+MOVED is a tombstone that says more than that the key is gone: as long as compaction has not removed it
+(``delete.retention.ms``), a second PUT of the same generation is known to be one, and writes no second job.
+
+Of a periodic entry, the key is ``entry:NAME`` and the value JSON; what the apps' code declares is one record with the
+key ``declared``. See :mod:`kafka.tasks.schedule.entries`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kafka.tasks.errors import BadRecord
+from kafka.tasks.format.commands import JOB_KEY, QUEUE, StoredJob
+from kafka.tasks.format.envelope import Header, truncated_repr
+
+PLACE: Final = "schedule-place"
+
+WAITING: Final = "WAITING"
+LEASED: Final = "LEASED"
+ENDED: Final = "ENDED"
+SENT: Final = "SENT"
+MOVED: Final = "MOVED"
+
+ENTRY_PREFIX: Final = "entry:"
+DECLARED_KEY: Final = "declared"
+
+_NUMBERS: Final = {WAITING: 4, LEASED: 4, ENDED: 2, SENT: 2, MOVED: 2}
+
+
+class ScheduleRecord(NamedTuple):
+    """Key, value and headers of a record."""
+
+    key: bytes
+    value: bytes | None
+    headers: list[Header]
+
+
+class JobPlace(NamedTuple):
+    """Where a job is in the schedule, without its payload. ``at_ms``: due, or when it was moved. ``state``: of ENDED.
+    """
+
+    kind: str
+    id: str
+    at_ms: int
+    announced_ms: int
+    generation: int = 0
+    expires_ms: int | None = None
+    state: str = ""
+
+
+def encode_waiting(place: JobPlace, job: StoredJob) -> ScheduleRecord:
+    """The record of WAITING or LEASED."""
+    expires = b"-" if place.expires_ms is None else b"%d" % place.expires_ms
+    numbers = b"%d %d %d " % (place.at_ms, place.announced_ms, place.generation)
+    headers: list[Header] = [(PLACE, place.kind.encode() + b" " + numbers + expires), (QUEUE, job.queue.encode())]
+    if job.key is not None:
+        headers.append((JOB_KEY, job.key))
+    headers.extend(job.headers)
+    return ScheduleRecord(place.id.encode(), job.value, headers)
+
+
+def encode_ended(job_id: str, announced_ms: int, state: str, value: bytes) -> ScheduleRecord:
+    """The record of a job that has ended before the time that it was announced for."""
+    return ScheduleRecord(job_id.encode(), value, [(PLACE, f"{ENDED} {announced_ms} {state}".encode())])
+
+
+def encode_sent(job_id: str, announced_ms: int, at_ms: int) -> ScheduleRecord:
+    """The record of a job that was written to its queue before the time that it was announced for."""
+    return ScheduleRecord(job_id.encode(), b"", [(PLACE, f"{SENT} {announced_ms} {at_ms}".encode())])
+
+
+def encode_moved(job_id: str, at_ms: int, generation: int) -> ScheduleRecord:
+    """The record of a job that was written to its queue."""
+    return ScheduleRecord(job_id.encode(), None, [(PLACE, b"%b %d %d" % (MOVED.encode(), at_ms, generation))])
+
+
+def encode_gone(job_id: str) -> ScheduleRecord:
+    """The record of a job that the schedule has nothing of any more."""
+    return ScheduleRecord(job_id.encode(), None, [])
+
+
+def decode_place(key: bytes | None, headers: Sequence[Header]) -> JobPlace | None:
+    """Where a job is by its record; None when it is gone. :class:`BadRecord` for what is no record of a job."""
+    job_id = str(key or b"", "ascii", "replace")
+    raw = headers[0][1] if headers and headers[0][0] == PLACE else None
+    if raw is None:
+        return None
+    kind, *words = raw.decode("ascii", "replace").split(" ")
+    try:
+        if len(words) != _NUMBERS.get(kind):
+            raise ValueError
+        if kind in (WAITING, LEASED):
+            expires_ms = None if words[3] == "-" else int(words[3])
+            return JobPlace(kind, job_id, int(words[0]), int(words[1]), int(words[2]), expires_ms)
+        if kind == MOVED:
+            return JobPlace(kind, job_id, int(words[0]), int(words[0]), int(words[1]))
+        if kind == SENT:
+            return JobPlace(kind, job_id, int(words[1]), int(words[0]))
+        return JobPlace(kind, job_id, int(words[0]), int(words[0]), state=words[1])
+    except ValueError:
+        raise BadRecord("bad-schedule", f"malformed record of the schedule: {truncated_repr(raw)}") from None
+
+
+def decode_job(value: bytes | None, headers: Sequence[Header]) -> StoredJob:
+    """The job in a record of WAITING or LEASED."""
+    queue, key, own = "", None, []
+    for header in headers[1:]:
+        name, raw = header
+        if name == QUEUE:
+            queue = (raw or b"").decode()
+        elif name == JOB_KEY:
+            key = raw
+        else:
+            own.append(header)
+    return StoredJob(queue, key, value or b"", own)

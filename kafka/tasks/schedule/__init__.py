@@ -1,0 +1,1 @@
+"""Decides when jobs run: one state machine for each partition of the schedule, and the times of periodic jobs."""
