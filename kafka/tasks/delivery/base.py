@@ -138,6 +138,8 @@ class RecordKind(Enum):
 
     JOB = "job"
     """A job's next record. In small batches: a broker sends a batch again for each part of it that is acquired."""
+    COMMAND = "command"
+    """What the schedule is asked for (:mod:`kafka.tasks.format.commands`). As a job."""
     STATE = "state"
     """A state record. Read in order by plain consumers: in large batches."""
     DEAD = "dead"

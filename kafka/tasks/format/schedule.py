@@ -8,7 +8,7 @@ Partitions are those of ``APP.commands``. The last record of a key holds. Of a j
                                                  schedule-key, the job's own
     LEASED  due announced generation expires     the same: it runs, and is due when its lease ends
     ENDED   announced STATE                      JSON, the value of its last state record
-    SENT    announced at                         empty: it was written to its queue before it was announced for
+    SENT    announced at generation attempt      empty: it was written to its queue before it was announced for
     MOVED   at generation                        null: it was written to its queue
 
 ``due``, ``announced``, ``at``: ms since the epoch by the broker's clock; ``expires``: the same, or ``-``.
@@ -43,7 +43,7 @@ MOVED: Final = "MOVED"
 ENTRY_PREFIX: Final = "entry:"
 DECLARED_KEY: Final = "declared"
 
-_NUMBERS: Final = {WAITING: 4, LEASED: 4, ENDED: 2, SENT: 2, MOVED: 2}
+_NUMBERS: Final = {WAITING: 4, LEASED: 4, ENDED: 2, SENT: 4, MOVED: 2}
 
 
 class ScheduleRecord(NamedTuple):
@@ -55,7 +55,8 @@ class ScheduleRecord(NamedTuple):
 
 
 class JobPlace(NamedTuple):
-    """Where a job is in the schedule, without its payload. ``at_ms``: due, or when it was moved. ``state``: of ENDED.
+    """Where a job is in the schedule, without its payload. ``at_ms``: due, or when it was moved. ``state``: of ENDED;
+    ``attempt``: of SENT.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class JobPlace(NamedTuple):
     generation: int = 0
     expires_ms: int | None = None
     state: str = ""
+    attempt: int = 1
 
 
 def encode_waiting(place: JobPlace, job: StoredJob) -> ScheduleRecord:
@@ -83,9 +85,10 @@ def encode_ended(job_id: str, announced_ms: int, state: str, value: bytes) -> Sc
     return ScheduleRecord(job_id.encode(), value, [(PLACE, f"{ENDED} {announced_ms} {state}".encode())])
 
 
-def encode_sent(job_id: str, announced_ms: int, at_ms: int) -> ScheduleRecord:
+def encode_sent(place: JobPlace) -> ScheduleRecord:
     """The record of a job that was written to its queue before the time that it was announced for."""
-    return ScheduleRecord(job_id.encode(), b"", [(PLACE, f"{SENT} {announced_ms} {at_ms}".encode())])
+    text = f"{SENT} {place.announced_ms} {place.at_ms} {place.generation} {place.attempt}"
+    return ScheduleRecord(place.id.encode(), b"", [(PLACE, text.encode())])
 
 
 def encode_moved(job_id: str, at_ms: int, generation: int) -> ScheduleRecord:
@@ -114,7 +117,8 @@ def decode_place(key: bytes | None, headers: Sequence[Header]) -> JobPlace | Non
         if kind == MOVED:
             return JobPlace(kind, job_id, int(words[0]), int(words[0]), int(words[1]))
         if kind == SENT:
-            return JobPlace(kind, job_id, int(words[1]), int(words[0]))
+            announced_ms, at_ms, generation, attempt = map(int, words)
+            return JobPlace(kind, job_id, at_ms, announced_ms, generation, attempt=attempt)
         return JobPlace(kind, job_id, int(words[0]), int(words[0]), state=words[1])
     except ValueError:
         raise BadRecord("bad-schedule", f"malformed record of the schedule: {truncated_repr(raw)}") from None

@@ -10,7 +10,8 @@ topic                policy                                   holds
 ``APP.results``      delete, ``result_ttl``                   state records
 ``APP.results.late`` the same                                 state records of jobs that end late
 ``APP.workers``      delete, ten minutes, one partition       what workers say of themselves every few seconds
-``APP.control``      compact, one partition                   which queues are paused, which jobs are cancelled
+``APP.control``      compact, one partition                   which queues are paused; made when the first one is
+``APP.cancelled``    delete, a week or ``result_ttl``         jobs that were cancelled when they were in their queues
 ``APP.commands``     delete, never by time                    what the schedule is asked for; owners delete what is done
 ``APP.schedule``     compact                                  the state of the schedule
 ===================  =======================================  =========================================================
@@ -30,7 +31,7 @@ from typing import Any, Protocol
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_OWN = frozenset({"results", "commands", "control", "schedule", "workers"})
+_OWN = frozenset({"cancelled", "results", "commands", "control", "schedule", "workers"})
 DEAD_SUFFIX = ".dead"
 """Of the topic of a queue's dead jobs."""
 
@@ -59,7 +60,7 @@ def check_queue(queue: str) -> str:
 class TopicNames:
     """The topic names of one app."""
 
-    __slots__ = ("app", "commands", "control", "late", "results", "schedule", "workers")
+    __slots__ = ("app", "cancelled", "commands", "control", "late", "results", "schedule", "workers")
 
     def __init__(self, app: str) -> None:
         self.app = check_name("an app", app)
@@ -67,6 +68,7 @@ class TopicNames:
         self.late = f"{app}.results.late"
         self.workers = f"{app}.workers"
         self.control = f"{app}.control"
+        self.cancelled = f"{app}.cancelled"
         self.commands = f"{app}.commands"
         """Also the name of the consumer group of the schedule's owners."""
         self.schedule = f"{app}.schedule"
@@ -171,6 +173,17 @@ def control_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
 MOVED_KEPT_S = 600.0
 """How long the schedule remembers a job that it has written to its queue: a worker that asks for another attempt and
 dies before its lease is accepted asks for the same one again, through the worker that gets the job next."""
+
+
+CANCELLED_KEPT_S = 604_800.0
+"""How long workers remember a cancelled job at least: it may be in its queue so long."""
+
+
+def cancelled_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
+    """The topic of cancelled jobs. One partition, which each worker reads whole."""
+    kept = _ms(max(CANCELLED_KEPT_S, shape.result_ttl_s))
+    configs = _configs(shape, {"retention.ms": kept, "retention.bytes": "-1"})
+    return TopicPlan(names.cancelled, 1, shape.replication_factor, configs)
 
 
 def schedule_plans(names: TopicNames, shape: TopicDefaults) -> list[TopicPlan]:

@@ -1,0 +1,567 @@
+"""The state machine of one partition of the schedule: commands and the time in, records to be written out.
+
+It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.schedule.owner`) turns the crank::
+
+    restore(record) ...             the partition of APP.schedule from its beginning
+    loop:
+        to_read(commands, now)      offsets of stored records that the next step needs; each is given to load()
+        apply(command, now) ...     the next commands, in order
+        advance(now)                what is due
+        take()                      a Round: all records of it are written in one transaction, with the offset of the
+                                    last command
+        committed(offsets)          where the records of its state are now
+
+A job of the schedule is in one of these places (:mod:`kafka.tasks.format.schedule`)::
+
+    PUT ----> WAITING --due--------------> MOVED      (written to APP.QUEUE.due)
+                |  |  '--due, announced--> SENT ------announced--> gone    (a state record says when it was written)
+                |  '-- expired, cancelled: ENDED -----announced--> gone    (REVOKED is written, then and again)
+                '----- the same, was announced for now or earlier: MOVED
+    LEASE --> LEASED --due (its worker is lost)--> MOVED
+                '-- END ------------------> gone
+
+MOVED is forgotten after MOVED_KEPT_S. Few jobs are objects here: those that wait for no more than KEEP_MS, with their
+payloads, as many as fit into MOST_KEPT_BYTES. All others are rows of a :class:`PendingTable`; a row whose time comes
+near becomes an object, and its record is read again.
+
+A round that cannot be committed leaves the machine ahead of the log: throw it away, and restore another one.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafka.tasks.delivery.base import OutgoingRecord, RecordKind
+from kafka.tasks.format.cancelled import encode_cancelled
+from kafka.tasks.format.commands import (
+    CANCEL,
+    END,
+    LEASE,
+    LOOK,
+    OF_JOBS,
+    PUT,
+    RENEW,
+    RESCHEDULE,
+    Command,
+    StoredJob,
+)
+from kafka.tasks.format.envelope import Header
+from kafka.tasks.format.job_id import partition_of
+from kafka.tasks.format.records import error_value, is_late, reason_value, state_headers, with_due
+from kafka.tasks.format.schedule import (
+    ENDED,
+    LEASED,
+    MOVED,
+    SENT,
+    WAITING,
+    JobPlace,
+    ScheduleRecord,
+    decode_job,
+    decode_place,
+    encode_ended,
+    encode_gone,
+    encode_moved,
+    encode_sent,
+    encode_waiting,
+)
+from kafka.tasks.format.topics import MOVED_KEPT_S, TopicNames
+from kafka.tasks.rules.outcome import ErrorInfo
+from kafka.tasks.schedule.pending import NEVER_MS, PendingRow, PendingTable
+from kafka.tasks.states import JobState
+
+KEEP_MS: Final = 60_000
+"""A job that waits for longer is a row without a payload."""
+MOST_KEPT: Final = 20_000
+MOST_KEPT_BYTES: Final = 8 * 1024 * 1024
+"""Jobs that are objects, about, and their payloads."""
+READ_AHEAD_MS: Final = 2_000
+"""Records of jobs are read so long before they are due."""
+MOST_READ: Final = 500
+"""Records that one step asks for, and jobs that it moves."""
+MOST_ROUND_BYTES: Final = 4 * 1024 * 1024
+"""A step moves no more jobs once their payloads are so large."""
+
+_KINDS: Final = (WAITING, LEASED, ENDED, SENT, MOVED)
+_KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS, 2)}
+_OF_PLACES: Final = frozenset({CANCEL, RESCHEDULE, LOOK, RENEW, END})
+"""Commands that look at the record of their job."""
+
+_MOVED_KEPT_MS: Final = int(MOVED_KEPT_S * 1000)
+
+
+class Round(NamedTuple):
+    """What one transaction writes. ``stored``: of the records of APP.schedule, their positions in ``records`` and the
+    ids of their jobs, as :meth:`ScheduleMachine.committed` expects their offsets."""
+
+    records: list[OutgoingRecord]
+    stored: list[tuple[int, str]]
+
+
+class _NearJob:
+    """A job to be looked at soon. ``place`` None: its record, at ``offset``, is to be read first. ``job``: of one that
+    waits, with its payload."""
+
+    __slots__ = ("generation", "job", "kind", "offset", "place", "turn", "wake_ms")
+
+    def __init__(self, kind: str, generation: int, wake_ms: int, offset: int, turn: int) -> None:
+        self.kind = kind
+        self.generation = generation
+        self.wake_ms = wake_ms
+        self.offset = offset
+        self.turn = turn
+        self.place: JobPlace | None = None
+        self.job: StoredJob | None = None
+
+
+class ScheduleMachine:
+    """See the module. ``partition``: of APP.commands and APP.schedule; ``results_partitions``: an id that names others
+    is nobody's. ``host``: the owner's, for state records. ``moved_count``: jobs written to their queues so far.
+    """
+
+    def __init__(self, names: TopicNames, partition: int, results_partitions: int, host: str) -> None:
+        self.moved_count = 0
+        self._names = names
+        self._partition = partition
+        self._results_partitions = results_partitions
+        self._host = host
+        self._table = PendingTable()
+        self._near: dict[str, _NearJob] = {}
+        self._heap: list[tuple[int, int, str]] = []
+        self._turn = 0
+        self._near_until_ms = 0  # rows before this time are objects
+        self._kept_bytes = 0
+        self._unread: set[str] = set()  # objects whose records are to be read before they can be used
+        self._round_bytes = 0
+        self._missing_queues: frozenset[str] = frozenset()
+        self._records: list[OutgoingRecord] = []
+        self._stored: dict[str, int] = {}
+        self._taken: list[tuple[int, str]] = []
+
+    def __len__(self) -> int:
+        """Jobs that it knows, those included that were written to their queues lately."""
+        return len(self._table) + len(self._near)
+
+    @property
+    def next_at_ms(self) -> int:
+        """When :meth:`advance` has something to do; NEVER_MS when nothing waits."""
+        next_ms = self._heap[0][0] if self._heap else NEVER_MS
+        earliest_ms = self._table.earliest_ms
+        return min(next_ms, max(earliest_ms - KEEP_MS, self._near_until_ms - KEEP_MS // 2))
+
+    @property
+    def has_round(self) -> bool:
+        """Whether :meth:`take` has anything to be written."""
+        return bool(self._records)
+
+    def set_missing_queues(self, queues: Collection[str]) -> None:
+        """These queues have no topics: their jobs end as FAILURE when they are due."""
+        self._missing_queues = frozenset(queues)
+
+    # -- what is stored -----------------------------------------------------------------------------------------------
+
+    def restore(self, key: bytes | None, headers: Sequence[Header], offset: int) -> None:
+        """Take in the next record of the partition of APP.schedule; :class:`BadRecord` when it is damaged."""
+        place = decode_place(key, headers)
+        if place is None:
+            self._table.remove(str(key or b"", "ascii", "replace"))
+        else:
+            wake_ms = _wake_ms(place) + (_MOVED_KEPT_MS if place.kind == MOVED else 0)
+            self._table.put(place.id, wake_ms, offset, _KIND_NUMBERS[place.kind], place.generation)
+
+    def to_read(self, commands: Iterable[Command], now_ms: int) -> list[int]:
+        """Offsets of the records that are to be given to :meth:`load` before these commands are applied, and before
+        :meth:`advance`, in their order; those that are gone are to be named to :meth:`unreadable`."""
+        offsets: set[int] = set()
+        for command in commands:
+            if command.kind in _OF_PLACES:
+                job_id = command.subject
+                row = self._table.get(job_id)
+                if row is not None and _KINDS[row.kind - 2] != MOVED:
+                    self._to_near(job_id, row)
+                if job_id in self._unread:
+                    offsets.add(self._near[job_id].offset)
+        self._promote(now_ms)
+        if self._unread:
+            offsets.update(self._near[job_id].offset for job_id in self._soon(now_ms) if job_id in self._unread)
+        return sorted(offsets)
+
+    def _soon(self, now_ms: int) -> list[str]:
+        """Jobs that are to be looked at soon, MOST_READ at most: the top of the heap."""
+        heap, until_ms = self._heap, now_ms + READ_AHEAD_MS
+        soon: list[str] = []
+        places = [0]
+        for place in places:
+            if place < len(heap) and heap[place][0] <= until_ms:
+                soon.append(heap[place][2])
+                places += (2 * place + 1, 2 * place + 2)
+            if len(soon) >= MOST_READ:
+                break
+        return soon
+
+    def load(self, key: bytes | None, value: bytes | None, headers: Sequence[Header], offset: int) -> bool:
+        """Take in a record; those that :meth:`to_read` has not named are ignored. Whether there is room for more."""
+        place = decode_place(key, headers)
+        near = None if place is None else self._near.get(place.id)
+        if place is not None and near is not None and near.offset == offset and place.id in self._unread:
+            self._unread.discard(place.id)
+            near.place = place
+            if place.kind == ENDED:
+                near.job = StoredJob("", None, value or b"", [])
+            elif place.kind != SENT:
+                near.job = decode_job(value, headers)
+            self._kept_bytes += 0 if near.job is None else len(near.job.value)
+        return self._kept_bytes < 2 * MOST_KEPT_BYTES
+
+    def unreadable(self, offset: int, now_ms: int) -> str | None:
+        """The record at this offset, which :meth:`to_read` has named, is gone: its job ends as FAILURE. Returns the
+        job's id."""
+        for job_id in self._unread:
+            if self._near[job_id].offset == offset:
+                generation = self._near[job_id].generation
+                error = ErrorInfo("ScheduleDamaged", f"the job's record in {self._names.schedule} is gone")
+                place = JobPlace(WAITING, job_id, now_ms, now_ms, generation)
+                self._end(place, JobState.FAILURE, error_value(error, self._host, now_ms), now_ms)
+                return job_id
+        return None
+
+    def take(self) -> Round:
+        """What has been decided since the last call."""
+        stored = sorted((position, job_id) for job_id, position in self._stored.items())
+        taken = Round(self._records, stored)
+        self._records, self._stored, self._taken = [], {}, stored
+        self._round_bytes = 0
+        return taken
+
+    def committed(self, offsets: Sequence[int]) -> None:
+        """The last round is committed; ``offsets`` are those of its ``stored`` records."""
+        for (_, job_id), offset in zip(self._taken, offsets, strict=True):
+            near = self._near.get(job_id)
+            if near is None:
+                row = self._table.get(job_id)
+                if row is not None:
+                    self._table.put(job_id, row.wake_ms, offset, row.kind, row.generation)
+                continue
+            near.offset = offset
+            if near.wake_ms >= self._near_until_ms or len(self._near) > MOST_KEPT:
+                self._to_table(job_id, near)
+            elif self._kept_bytes > MOST_KEPT_BYTES and near.job is not None:
+                self._kept_bytes -= len(near.job.value)
+                near.job = None
+                self._unread.add(job_id)
+        self._taken = []
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def apply(self, command: Command, now_ms: int) -> None:
+        """Take in the next command."""
+        if command.request is not None and partition_of(command.request) >= self._results_partitions:
+            return
+        if command.kind not in OF_JOBS or partition_of(command.subject) >= self._results_partitions:
+            if command.request is not None:
+                self._answer(command, {"error": "unknown job"}, now_ms)
+            return
+        kind = command.kind
+        if kind in (PUT, LEASE):
+            self._put(command, now_ms)
+        elif kind == CANCEL:
+            self._cancel(command, now_ms)
+        elif kind == RESCHEDULE:
+            self._reschedule(command, now_ms)
+        elif kind == LOOK:
+            self._look(command, now_ms)
+        else:
+            self._change_lease(command)
+
+    def _put(self, command: Command, now_ms: int) -> None:
+        job_id, generation, job = command.subject, command.generation, command.job
+        assert job is not None
+        known = self._known(job_id)
+        if known is not None:
+            kind, known_generation = known
+            if kind == ENDED or known_generation >= generation:
+                return
+        # Its id or its last state record says when it is to start: readers look there.
+        kind = WAITING if command.kind == PUT else LEASED
+        place = JobPlace(kind, job_id, command.due_ms, command.due_ms, generation, command.expires_ms)
+        if _wake_ms(place) <= now_ms:
+            self._forget(job_id)
+            self._fire(place, job, now_ms)
+        else:
+            self._store(place, job)
+
+    def _cancel(self, command: Command, now_ms: int) -> None:
+        job_id = command.subject
+        near = self._near.get(job_id)
+        place = None if near is None else near.place
+        if place is not None and place.kind == ENDED:
+            assert near is not None and near.job is not None
+            self._answer(command, {"waiting": place.state == "REVOKED" and _is_cancelled(near.job.value)}, now_ms)
+            return
+        value = reason_value("cancelled", self._host)
+        if place is not None and place.kind == WAITING:
+            self._end(place, JobState.REVOKED, value, now_ms)
+            self._answer(command, {"waiting": True}, now_ms)
+            return
+        self._write_state(job_id, JobState.REVOKED, value, now_ms)
+        key, headers = encode_cancelled(job_id, command.is_terminating)
+        self._records.append(OutgoingRecord(RecordKind.STATE, self._names.cancelled, b"", key, headers, 0))
+        if place is not None and place.kind == LEASED:
+            self._move(place, now_ms)
+        self._answer(command, {"waiting": False}, now_ms)
+
+    def _reschedule(self, command: Command, now_ms: int) -> None:
+        near = self._near.get(command.subject)
+        if near is None or near.kind != WAITING or near.place is None or near.job is None:
+            self._answer(command, {"rescheduled": False}, now_ms)
+            return
+        job, place = near.job, near.place._replace(at_ms=command.due_ms)
+        if place.announced_ms <= now_ms:
+            place = self._announce(place, job, now_ms)
+        if _wake_ms(place) <= now_ms:
+            self._forget(place.id)
+            self._fire(place, job, now_ms)
+        else:
+            self._store(place, job)
+        self._answer(command, {"rescheduled": True, "due": command.due_ms}, now_ms)
+
+    def _look(self, command: Command, now_ms: int) -> None:
+        near = self._near.get(command.subject)
+        row = self._table.get(command.subject)
+        body: dict[str, Any] = {"state": None, "due": None}
+        if near is not None and near.place is not None:
+            place = near.place
+            if place.kind == ENDED:
+                assert near.job is not None
+                body = {"state": place.state, "due": None, "detail": json.loads(near.job.value or b"{}")}
+            else:
+                body = {"state": _SHOWN[place.kind], "due": None if place.kind == LEASED else place.at_ms}
+        elif row is not None and _KINDS[row.kind - 2] == MOVED:
+            body = {"state": _SHOWN[MOVED], "due": row.wake_ms - _MOVED_KEPT_MS}
+        self._answer(command, body, now_ms)
+
+    def _change_lease(self, command: Command) -> None:
+        near = self._near.get(command.subject)
+        if near is None or near.kind != LEASED or near.place is None or near.generation != command.generation:
+            return
+        if command.kind == END:
+            self._forget(command.subject)
+            self._write(command.subject, encode_gone(command.subject))
+        elif near.job is not None:
+            self._store(near.place._replace(at_ms=command.due_ms, announced_ms=command.due_ms), near.job)
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: int, most: int = MOST_READ) -> bool:
+        """Decide what is due, ``most`` jobs at most; whether more is due. Jobs whose records were not loaded wait for
+        the next step."""
+        self._promote(now_ms)
+        heap, unread = self._heap, []
+        count = 0
+        while heap and heap[0][0] <= now_ms and count < most and self._round_bytes < MOST_ROUND_BYTES:
+            entry = heapq.heappop(heap)
+            job_id = entry[2]
+            near = self._near.get(job_id)
+            if near is None or near.turn != entry[1]:
+                continue
+            count += 1
+            if job_id in self._unread:
+                unread.append(entry)
+                continue
+            assert near.place is not None
+            self._wake(near.place, near.job, now_ms)
+        for entry in unread:
+            heapq.heappush(heap, entry)
+        return bool(heap) and heap[0][0] <= now_ms
+
+    def _wake(self, place: JobPlace, job: StoredJob | None, now_ms: int) -> None:
+        """The time of a job's place has come."""
+        job_id = place.id
+        if place.kind == ENDED:
+            assert job is not None
+            self._forget(job_id)
+            self._write_state(job_id, JobState[place.state], job.value, now_ms)
+            self._write(job_id, encode_gone(job_id))
+        elif place.kind == SENT:
+            self._forget(job_id)
+            self._write_state(job_id, JobState.QUEUED, b"", now_ms, place.at_ms, place.attempt)
+            self._write(job_id, encode_gone(job_id))
+        else:
+            assert job is not None
+            if now_ms < min(place.at_ms, NEVER_MS if place.expires_ms is None else place.expires_ms):
+                self._store(self._announce(place, job, now_ms), job)  # readers are told where to look next
+            else:
+                self._forget(job_id)
+                self._fire(place, job, now_ms)
+
+    def _fire(self, place: JobPlace, job: StoredJob, now_ms: int) -> None:
+        """A job is due, or has expired. It is not among those that are known."""
+        if place.expires_ms is not None and now_ms >= place.expires_ms:
+            self._end(place, JobState.REVOKED, reason_value("expired while it waited", self._host), now_ms)
+            return
+        if job.queue in self._missing_queues:
+            error = ErrorInfo("UnknownQueue", f"the queue {job.queue!r} of the job does not exist any more")
+            self._end(place, JobState.FAILURE, error_value(error, self._host, now_ms), now_ms)
+            return
+        headers = _with_crash(job.headers) if place.kind == LEASED else job.headers
+        self._records.append(
+            OutgoingRecord(RecordKind.JOB, self._names.due(job.queue), job.value, job.key, list(headers))
+        )
+        self._round_bytes += len(job.value)
+        self.moved_count += 1
+        self._move(place._replace(attempt=_attempt(job.headers)), now_ms)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def _store(self, place: JobPlace, job: StoredJob) -> None:
+        """The job waits, or runs, until its time."""
+        self._forget(place.id)
+        self._write(place.id, encode_waiting(place, job))
+        self._add_near(place, job)
+
+    def _move(self, place: JobPlace, now_ms: int) -> None:
+        """The job was written to its queue, or has ended: it is remembered for a while."""
+        job_id, generation = place.id, place.generation
+        self._forget(job_id)
+        if place.announced_ms > now_ms and place.kind == WAITING:
+            sent = place._replace(kind=SENT, at_ms=now_ms)
+            self._write(job_id, encode_sent(sent))
+            self._add_near(sent, None)
+        else:
+            self._write(job_id, encode_moved(job_id, now_ms, generation))
+            self._table.put(job_id, now_ms + _MOVED_KEPT_MS, 0, _KIND_NUMBERS[MOVED], generation)
+
+    def _end(self, place: JobPlace, state: JobState, value: bytes, now_ms: int) -> None:
+        """A job that waits has ended. Readers who look for it later find it where it was announced."""
+        job_id = place.id
+        self._write_state(job_id, state, value, now_ms)
+        self._forget(job_id)
+        if place.announced_ms > now_ms:
+            ended = JobPlace(ENDED, job_id, place.announced_ms, place.announced_ms, place.generation, state=state.name)
+            self._write(job_id, encode_ended(job_id, place.announced_ms, state.name, value))
+            self._add_near(ended, StoredJob("", None, value, []))
+        else:
+            self._write(job_id, encode_moved(job_id, now_ms, place.generation))
+            self._table.put(job_id, now_ms + _MOVED_KEPT_MS, 0, _KIND_NUMBERS[MOVED], place.generation)
+
+    def _announce(self, place: JobPlace, job: StoredJob, now_ms: int) -> JobPlace:
+        """Say to readers that the job is to start at its present time."""
+        self._write_state(place.id, JobState.SCHEDULED, b"", now_ms, place.at_ms, _attempt(job.headers))
+        return place._replace(announced_ms=place.at_ms)
+
+    def _known(self, job_id: str) -> tuple[str, int] | None:
+        """Kind and generation of a job."""
+        near = self._near.get(job_id)
+        if near is not None:
+            return near.kind, near.generation
+        row = self._table.get(job_id)
+        return None if row is None else (_KINDS[row.kind - 2], row.generation)
+
+    def _add_near(self, place: JobPlace, job: StoredJob | None) -> None:
+        near = self._push(place.id, place.kind, place.generation, _wake_ms(place), -1)
+        near.place, near.job = place, job
+        if job is not None:
+            self._kept_bytes += len(job.value)
+
+    def _push(self, job_id: str, kind: str, generation: int, wake_ms: int, offset: int) -> _NearJob:
+        self._turn += 1
+        near = self._near[job_id] = _NearJob(kind, generation, wake_ms, offset, self._turn)
+        heapq.heappush(self._heap, (wake_ms, self._turn, job_id))
+        if len(self._heap) > 2 * len(self._near) + MOST_READ:
+            self._heap = [(each.wake_ms, each.turn, job_id) for job_id, each in self._near.items()]
+            heapq.heapify(self._heap)
+        return near
+
+    def _to_near(self, job_id: str, row: PendingRow) -> None:
+        self._table.remove(job_id)
+        self._push(job_id, _KINDS[row.kind - 2], row.generation, row.wake_ms, row.offset)
+        self._unread.add(job_id)
+
+    def _to_table(self, job_id: str, near: _NearJob) -> None:
+        self._forget(job_id)
+        self._table.put(job_id, near.wake_ms, near.offset, _KIND_NUMBERS[near.kind], near.generation)
+        self._near_until_ms = min(self._near_until_ms, near.wake_ms)
+
+    def _forget(self, job_id: str) -> None:
+        near = self._near.pop(job_id, None)
+        self._unread.discard(job_id)
+        if near is None:
+            self._table.remove(job_id)
+        elif near.job is not None:
+            self._kept_bytes -= len(near.job.value)
+
+    def _promote(self, now_ms: int) -> None:
+        """Make objects of the rows whose time is near; the first MOST_KEPT of them, if they are more."""
+        until_ms = now_ms + KEEP_MS
+        if self._near_until_ms > now_ms + KEEP_MS // 2:
+            return
+        if self._table.earliest_ms >= until_ms:
+            self._near_until_ms = until_ms
+            return
+        if len(self._near) >= MOST_KEPT // 2 and self._near_until_ms > now_ms + READ_AHEAD_MS:
+            return
+        rows = []
+        for wake_ms, job_id in self._table.due(until_ms):
+            row = self._table.get(job_id)
+            assert row is not None
+            if _KINDS[row.kind - 2] == MOVED:
+                self._table.remove(job_id)
+            else:
+                rows.append((wake_ms, job_id, row))
+        rows.sort(key=lambda each: each[0])
+        for _, job_id, row in rows[:MOST_KEPT]:
+            self._to_near(job_id, row)
+        self._near_until_ms = rows[MOST_KEPT][0] if len(rows) > MOST_KEPT else until_ms
+
+    # -- records ------------------------------------------------------------------------------------------------------
+
+    def _write(self, job_id: str, record: ScheduleRecord) -> None:
+        key, value, headers = record
+        self._stored[job_id] = len(self._records)
+        self._records.append(
+            OutgoingRecord(RecordKind.STATE, self._names.schedule, value, key, headers, self._partition)
+        )
+
+    def _write_state(
+        self, job_id: str, state: JobState, value: bytes, now_ms: int, due_ms: int | None = None, attempt: int = 1
+    ) -> None:
+        """A state record; with ``due_ms`` one that comes before all that a worker writes about that attempt."""
+        headers = state_headers(state, 1, 1)
+        if due_ms is not None:
+            headers = with_due(state_headers(state, attempt, 0), due_ms)
+        topic = self._names.late if is_late(job_id, now_ms) else self._names.results
+        partition = partition_of(job_id)
+        self._records.append(OutgoingRecord(RecordKind.STATE, topic, value, job_id.encode(), headers, partition))
+
+    def _answer(self, command: Command, body: dict[str, Any], now_ms: int) -> None:
+        assert command.request is not None
+        value = json.dumps(body, separators=(",", ":")).encode()
+        self._write_state(command.request, JobState.SUCCESS, value, now_ms)
+
+
+_SHOWN: Final = {WAITING: "SCHEDULED", LEASED: "STARTED", SENT: "QUEUED", MOVED: "QUEUED"}
+
+
+def _wake_ms(place: JobPlace) -> int:
+    """When something is to be done about a job."""
+    if place.kind in (WAITING, LEASED):
+        wake_ms = place.at_ms if place.expires_ms is None else min(place.at_ms, place.expires_ms)
+        return min(wake_ms, place.announced_ms)
+    return place.announced_ms
+
+
+def _attempt(headers: Iterable[Header]) -> int:
+    """The attempt that a job's headers say."""
+    return next((int(raw or b"1") for name, raw in headers if name == "attempt"), 1)
+
+
+def _is_cancelled(value: bytes) -> bool:
+    return bool(json.loads(value or b"{}").get("reason") == "cancelled")
+
+
+def _with_crash(headers: Iterable[Header]) -> list[Header]:
+    """A job's headers after one more crash."""
+    count = sum(int(raw or b"0") for name, raw in headers if name == "crashes")
+    return [*(header for header in headers if header[0] != "crashes"), ("crashes", b"%d" % (count + 1))]
