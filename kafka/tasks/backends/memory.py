@@ -71,6 +71,7 @@ class MemoryBackend:
         self.new_id: Callable[[], str] = IdMaker(0, self.clock)
         self.topics = topics
         self._names = TopicNames(app)
+        topics.open_schedule(self._names)
         self._max_payload_bytes = settings.max_payload_bytes
         self._lock_s = lock_s
 

@@ -35,9 +35,11 @@ from kafka.tasks.delivery.base import (
     sources_of,
 )
 from kafka.tasks.delivery.finishing import PublishThenAccept, RetryTimers
+from kafka.tasks.delivery.memory_schedule import MemorySchedule
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.records import StateRecord, decode, supersedes
 from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.schedule.pending import NEVER_MS
 from kafka.tasks.states import READY
 
 LOCK_S: Final = 30.0
@@ -100,6 +102,7 @@ class MemoryTopics:
         self._state_count = 0
         self._waiters: dict[str, list[StateCallback]] = {}
         self._members: tuple[MemoryDelivery, ...] = ()
+        self._schedules: dict[str, MemorySchedule] = {}
 
     def check_process(self) -> None:
         """IllegalStateError in a fork of the process: what it has is a copy, and no worker sees its jobs."""
@@ -122,12 +125,31 @@ class MemoryTopics:
                 self._unfinished[record.topic][record.offset] = record
             elif record.kind is RecordKind.STATE:
                 ended = self._apply(record)
-        if ended is not None:
+        if record.kind is RecordKind.COMMAND:
+            self._schedules[record.topic].run(record.offset + 1)
+            self.notify()  # it may have to do something earlier than before
+        elif ended is not None:
             for on_end in ended[1]:
                 on_end(ended[0])
         elif record.kind is RecordKind.JOB:
             self.notify()
         return Appended(record.time_ms, record.offset)
+
+    def open_schedule(self, names: TopicNames) -> MemorySchedule:
+        """The schedule of an app."""
+        with self._lock:
+            schedule = self._schedules.get(names.commands)
+            if schedule is None:
+                schedule = MemorySchedule(names, self._read, self.append, self._now_ms)
+                self._schedules[names.commands] = schedule
+            return schedule
+
+    def _read(self, topic: str, offset: int) -> MemoryRecord:
+        return self.topics[topic][offset]
+
+    def now_ms(self) -> int:
+        """The time that records are appended with."""
+        return self._now_ms()
 
     def has(self, topic: str) -> bool:
         """Whether anything was ever appended to a topic."""
@@ -268,6 +290,8 @@ class MemoryDelivery:
         self._lost: list[JobLease] = []
         self._is_looking = False
         self._is_closed = False
+        self._schedule = topics.open_schedule(names)
+        self._schedule_timer: Any = None
         topics.join(self)
 
     def request(self, source: JobSource, count: int) -> None:
@@ -309,6 +333,7 @@ class MemoryDelivery:
     def release_all(self) -> None:
         """Leave the topics with what it holds, as when its process dies."""
         self._is_closed = True
+        self._run_schedule()
         self._topics.leave(self)
 
     def look_soon(self) -> None:
@@ -324,6 +349,7 @@ class MemoryDelivery:
 
     def _look(self) -> None:
         self._is_looking = False  # before it looks: what is appended from now on makes it look again
+        self._run_schedule()
         self._report_lost()  # before they are handed out again
         for source, count in list(self._requested.items()):
             if self._is_closed or not count or (source.is_suspect and self._finishing.is_moving):
@@ -332,6 +358,19 @@ class MemoryDelivery:
             if records:
                 self._requested[source] = count - len(records)
                 self._events.leased([_lease(source, record) for record in records])
+
+    def _run_schedule(self) -> None:
+        """Have done what is due, and look again when something is."""
+        if self._schedule_timer is not None:
+            self._schedule_timer.cancel()
+            self._schedule_timer = None
+        if self._is_closed:
+            return
+        self._schedule.run()
+        next_ms = self._schedule.next_at_ms
+        if next_ms < NEVER_MS:
+            delay_s = max(0.0, (next_ms - self._topics.now_ms()) / 1000)
+            self._schedule_timer = self._loop.call_later(delay_s, self.look_soon)
 
     def _accept(self, leases: Sequence[JobLease], answered: Callable[[], object] | None) -> None:
         for record in self._held(leases):
