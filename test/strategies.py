@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta, timezone
-from typing import Any
+from datetime import datetime, timedelta, timezone
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -140,3 +140,73 @@ def task_values() -> st.SearchStrategy[Any]:
         ),
         max_leaves=12,
     )
+
+
+class CronText(NamedTuple):
+    """A cron expression, and what it matches: made together, so that nothing has to read the text."""
+
+    text: str
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    """Monday is 0."""
+    either: bool
+    """Both day fields restrict, and one is enough (crontab(5))."""
+
+    def matches(self, local: datetime) -> bool:
+        in_days, in_weekdays = local.day in self.days, local.weekday() in self.weekdays
+        return (
+            local.minute in self.minutes
+            and local.hour in self.hours
+            and local.month in self.months
+            and ((in_days or in_weekdays) if self.either else (in_days and in_weekdays))
+        )
+
+
+def _cron_field(low: int, high: int) -> st.SearchStrategy[tuple[str, frozenset[int]]]:
+    """The text of one field, and its values."""
+    value, step = st.integers(low, high), st.integers(1, high)
+    pair = st.tuples(value, value).map(sorted)
+    element = st.one_of(
+        value.map(lambda v: (f"{v}", {v})),
+        st.just(("*", set(range(low, high + 1)))),
+        step.map(lambda s: (f"*/{s}", set(range(low, high + 1, s)))),
+        pair.map(lambda p: (f"{p[0]}-{p[1]}", set(range(p[0], p[1] + 1)))),
+        st.tuples(pair, step).map(lambda t: (f"{t[0][0]}-{t[0][1]}/{t[1]}", set(range(t[0][0], t[0][1] + 1, t[1])))),
+        st.tuples(value, step).map(lambda t: (f"{t[0]}/{t[1]}", set(range(t[0], high + 1, t[1])))),
+    )
+    return st.lists(element, min_size=1, max_size=3).map(
+        lambda parts: (",".join(text for text, _ in parts), frozenset().union(*(values for _, values in parts)))
+    )
+
+
+def _often(field: st.SearchStrategy[tuple[str, frozenset[int]]], low: int, high: int) -> Any:
+    """``field``, and ``*`` in three of four cases: what restricts everything hardly ever fires."""
+    every = st.just(("*", frozenset(range(low, high + 1))))
+    return st.one_of(every, every, every, field)
+
+
+def cron_texts() -> st.SearchStrategy[CronText]:
+    """Expressions of five fields, without those that never fire (31 April)."""
+
+    def made(minute: Any, hour: Any, day: Any, month: Any, weekday: Any) -> CronText:
+        fields = (minute, hour, day, month, weekday)
+        either = not (day[0].startswith("*") or weekday[0].startswith("*"))
+        weekdays = frozenset((value - 1) % 7 for value in weekday[1])
+        text = " ".join(each[0] for each in fields)
+        return CronText(text, minute[1], hour[1], day[1], month[1], weekdays, either)
+
+    def fires(cron: CronText) -> bool:
+        longest = max(31 if month in (1, 3, 5, 7, 8, 10, 12) else 29 if month == 2 else 30 for month in cron.months)
+        return cron.either or min(cron.days) <= longest
+
+    return st.builds(
+        made,
+        _cron_field(0, 59),
+        st.one_of(_cron_field(0, 23), st.just(("*", frozenset(range(24))))),
+        _often(_cron_field(1, 31), 1, 31),
+        _often(_cron_field(1, 12), 1, 12),
+        _often(_cron_field(0, 7), 0, 7),
+    ).filter(fires)

@@ -7,6 +7,7 @@ rest by concern::
     format     every layout of what is written: envelope, payload, state records, job ids, topics   (pure)
     rules      tables: may a job run, what follows from an outcome                                   (pure)
     worker     the worker's state machine, its parts, the driver that runs it on a loop
+    schedule   the times of periodic jobs                                                            (pure)
     delivery   how a worker gets jobs and finishes them: share groups
     results    states of jobs as readers see them: view, look-up, reader
     backends   where jobs are kept, by the scheme of ``bootstrap_servers``
