@@ -49,11 +49,11 @@ def _mirrored(name: str) -> Subject:
 
 _TASKS: Final = (
     "rules/decide", "rules/admit", "delivery/finishing", "worker/admission", "worker/leases", "results/view",
-    "results/evicted", "results/lookup", "format/records",
+    "results/evicted", "results/lookup", "format/records", "schedule/cron", "schedule/times",
 )  # fmt: skip
 _TASKS_TESTS: Final = (
     "test/tasks", "test/tasks/rules", "test/tasks/delivery", "test/tasks/worker", "test/tasks/results",
-    "test/tasks/format",
+    "test/tasks/format", "test/tasks/schedule",
 )  # fmt: skip
 
 SUBJECTS: Final[dict[str, Subject]] = {
