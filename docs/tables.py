@@ -235,6 +235,15 @@ def states_rows(name: str) -> Rows:
         yield f"``{state.name}``", ", ".join(f"``{each.name}``" for each in order) or "nothing"
 
 
+def schedule_rows() -> Rows:
+    """The places of a job in the schedule, and the next ones of each."""
+    from kafka.tasks.schedule.machine import PLACES
+
+    yield ("place", "next places")
+    for place, following in PLACES.items():
+        yield f"``{place}``", ", ".join(f"``{each}``" if each in PLACES else each for each in following)
+
+
 def app_settings_rows() -> Rows:
     """Settings of an app."""
     from kafka.tasks.settings import SETTINGS
@@ -502,6 +511,7 @@ PARTS: dict[str, Callable[..., Rows | str]] = {
     "settings later": settings_later,
     "share errors": share_errors_rows,
     "states": states_rows,
+    "schedule places": schedule_rows,
     "transaction errors": transaction_errors_rows,
     "worker metrics": worker_metrics_rows,
 }

@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
@@ -56,6 +57,8 @@ from kafka.tasks.task import Task
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing has it from 3.11 on
 
+    from kafka.tasks.app_schedule import Schedule
+    from kafka.tasks.periodic import DeclaredEntries
     from kafka.tasks.testing.clocks import FakeClock
     from kafka.tasks.testing.eager import EagerJobs
     from kafka.tasks.testing.jobs import TestingJobs
@@ -85,6 +88,7 @@ class App:
         self.codec = PayloadCodec(None, frozenset(self.settings.accept_content))
         """How calls and results of tasks are written and read that are not declared here."""
         self.handlers = Handlers()
+        self._declared: DeclaredEntries | None = None
         self._queues: set[str] = {self.settings.default_queue, *self.settings.queues}
         self._lock = threading.RLock()
         self._local = threading.local()
@@ -183,6 +187,47 @@ class App:
             return task
 
         return declare(*function) if function else declare
+
+    def periodic(
+        self,
+        cron: str | None = None,
+        *,
+        every: Seconds | None = None,
+        anchor: datetime | None = None,
+        tz: str | None = None,
+        missed: str = "skip",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Declare that a task runs at these times: above ``@app.task(...)``, or alone, above the function.
+
+        ``cron``: five fields (minute hour day-of-month month day-of-week) or six with seconds in front, or a name such
+        as ``@daily``, in the time zone ``tz`` (default UTC). ``every``: seconds, counted from ``anchor`` (default
+        1970-01-01 UTC). ``missed``: what becomes of times that have passed while no owner of the schedule was alive:
+        ``"skip"`` them, run ``"once"``, or ``"all"`` of them. ``name``: of the entry, default the task's; a second
+        entry of a task needs one. ``args`` and ``kwargs`` are those of each call. ``options``: above a task those of
+        :meth:`Task.using`, else those of :meth:`task`. Raises :class:`kafka.errors.IllegalArgumentError`.
+        """
+        from kafka.tasks.periodic import define_entry, read_times  # most apps have no periodic jobs
+
+        if callable(cron):
+            raise IllegalArgumentError('use @app.periodic("0 3 * * *") or @app.periodic(every=60), with its times')
+        times = read_times(cron, every, anchor, tz)
+
+        def declare(function: Callable[P, R]) -> Task[P, R]:
+            task: Task[P, R]
+            if isinstance(function, Task):
+                task, call = function, function.using(**options)
+            else:
+                decorate: Any = self.task(**options)
+                task = decorate(function)
+                call = task.using()
+            self.declared.add(define_entry(name or task.name, times, missed, call, args, kwargs))
+            return task
+
+        return declare
 
     def success_handler(self, function: OnSuccess) -> OnSuccess:
         """Declare ``function(job)``: it is called where a job ran when its function has returned."""
@@ -335,6 +380,26 @@ class App:
         from kafka.tasks.testing.eager import EagerJobs
 
         return EagerJobs(self)
+
+    @property
+    def declared(self) -> DeclaredEntries:
+        """The periodic entries that :meth:`periodic` has declared."""
+        from kafka.tasks.periodic import DeclaredEntries
+
+        if self._declared is None:
+            self._declared = DeclaredEntries()
+        return self._declared
+
+    @property
+    def schedule(self) -> Schedule:
+        """Its periodic entries at run time: list, add, change, pause, resume, remove, run now."""
+        from kafka.tasks.app_schedule import Schedule
+
+        return Schedule(self)
+
+    def open_route(self, queue: str) -> QueueRoute:
+        """The route of a queue; creates its topics on first use, and blocks meanwhile."""
+        return self._routes.get(queue) or self._route(queue)
 
     @property
     def is_connected(self) -> bool:

@@ -208,7 +208,7 @@ class RetryAt(Exception):
             when = when.timestamp()
         due_s, now = max(0.0, _finite("RetryAt(when)", when)), wall_clock.get()()
         if due_s < _YEAR_2000_S <= now:
-            delay = f"{min(max(1.0, when), LONGEST_DELAY_S):g}"
+            delay = f"{max(1.0, when):g}"
             raise IllegalArgumentError(
                 f"RetryAt({given!r}): that is a time (seconds since 1970) and not a delay; use Snooze({delay}), or "
                 f"RetryAt(datetime.now(timezone.utc) + timedelta(seconds={delay}))"
@@ -223,15 +223,15 @@ wall_clock: ContextVar[Callable[[], float]] = ContextVar("kafka_wall_clock", def
 
 _YEAR_2000_S = 946_684_800.0
 
-LONGEST_DELAY_S = 86_400.0
-"""Workers keep delays by their own timers: for a day at most."""
+LONGEST_DELAY_S = 100 * 365.25 * 86_400
+"""A longer delay is a mistake: a century."""
 
 
 def check_delay(name: str, value: float | timedelta) -> float:
     """``value`` as seconds that a job may be delayed."""
     seconds = _finite(name, value.total_seconds() if isinstance(value, timedelta) else value)
     if not 0 <= seconds <= LONGEST_DELAY_S:
-        raise IllegalArgumentError(f"{name} must be 0 to {LONGEST_DELAY_S:g} seconds (a day), not {value!r}")
+        raise IllegalArgumentError(f"{name} must be a number of seconds from 0 to a century, not {value!r}")
     return seconds
 
 

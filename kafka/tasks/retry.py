@@ -52,7 +52,7 @@ def expo(first: float = 4, factor: float = 2, cap: float = 900) -> Backoff:
     if not (first > 0 and factor >= 1 and first <= cap <= LONGEST_DELAY_S):
         raise IllegalArgumentError(
             f"expo(first={first}, factor={factor}, cap={cap}): first must be above 0, factor at least 1, "
-            f"cap from first to {LONGEST_DELAY_S:g} (a day)"
+            "cap from first to a century"
         )
 
     def wait(attempt: int) -> float:
@@ -70,7 +70,7 @@ class Retry:
 
     ``max_attempts``: all attempts, at least 1. ``on``: exception classes that are worth another attempt; any other
     sends the job to the dead topic at once; empty means every error. ``backoff``: seconds by attempt, for example
-    :func:`expo`, at most a day; without it the next attempt follows at once. ``jitter``: shorten each wait by a random
+    :func:`expo`, without it the next attempt follows at once. ``jitter``: shorten each wait by a random
     part of up to a half, so that many failures at once do not come back at once.
     """
 

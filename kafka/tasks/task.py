@@ -12,11 +12,11 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.context import Context
-from kafka.tasks.errors import TaskInMain
+from kafka.tasks.errors import PayloadTooLarge, TaskInMain
 from kafka.tasks.format.annotations import TaskTypes
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.payload import PayloadCodec
@@ -171,6 +171,10 @@ class Task(Generic[P, R]):
             raise TaskInMain(self._refusal)
         self._arguments.check(args, kwargs)
 
+    def check_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """``TypeError`` when the arguments do not fit the function."""
+        self._arguments.check(args, kwargs)
+
     def __repr__(self) -> str:
         return f"<Task {self.name} on queue {self.queue}>"
 
@@ -237,6 +241,31 @@ class Call(Generic[P, R]):
         self._task.check_call(args, kwargs)
         await self._task.app.make_ready(self._queue)
         return self.delay(*args, **kwargs)
+
+    def template(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTemplate:
+        """This call, to be made by others. :class:`kafka.errors.IllegalArgumentError` when the arguments do not fit;
+        other errors as of :meth:`delay`."""
+        task = self._task
+        try:
+            task.check_arguments(args, kwargs)
+        except TypeError as error:
+            raise IllegalArgumentError(f"{error}; give them as args=(...) or kwargs={{...}}") from None
+        payload = task.codec.encode_call(task.name, args, kwargs, self._serializer)
+        most = task.app.settings.max_payload_bytes
+        if len(payload) > most:
+            raise PayloadTooLarge(f"the arguments of task {task.name} are {len(payload)} bytes, more than {most}")
+        return CallTemplate(task.name, self._queue, self._headers, payload, self._expires_s)
+
+
+class CallTemplate(NamedTuple):
+    """One call as its jobs have it, each with an id of its own: name of the task, queue, headers without an id,
+    payload, and the seconds after which a job expires."""
+
+    task: str
+    queue: str
+    headers: list[Header]
+    payload: bytes
+    expires_s: float | None
 
 
 class Arguments:

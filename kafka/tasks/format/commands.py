@@ -16,6 +16,7 @@ owner. The header ``schedule-command`` says which command it is::
     DECLARE      --       value: JSON, the periodic entries that an app's code declares in this partition
     ADD          entry    request; value: JSON, one entry
     REMOVE PAUSE RESUME RUN   entry   request
+    LIST         --       request: the entries of this partition
 
 ``request`` is an id like a job's (:mod:`kafka.tasks.format.job_id`), of the client's own: the answer is the state
 record SUCCESS of that id, with a JSON object as its value, so a client waits for an answer as for a result.
@@ -55,10 +56,11 @@ REMOVE: Final = "REMOVE"
 PAUSE: Final = "PAUSE"
 RESUME: Final = "RESUME"
 RUN: Final = "RUN"
+LIST: Final = "LIST"
 
 OF_JOBS: Final = frozenset({PUT, LEASE, RENEW, END, CANCEL, RESCHEDULE, LOOK})
-OF_ENTRIES: Final = frozenset({ADD, REMOVE, PAUSE, RESUME, RUN})
-ANSWERED: Final = frozenset({CANCEL, RESCHEDULE, LOOK, *OF_ENTRIES})
+OF_ENTRIES: Final = frozenset({DECLARE, ADD, REMOVE, PAUSE, RESUME, RUN, LIST})
+ANSWERED: Final = frozenset({CANCEL, RESCHEDULE, LOOK, ADD, REMOVE, PAUSE, RESUME, RUN, LIST})
 """Commands with a ``request``."""
 
 MOST_DIGITS: Final = 18
@@ -152,7 +154,7 @@ def decode_command(
     """The command in a record; None when this release does not know it, :class:`BadRecord` when it is damaged."""
     by_name: dict[str, bytes | None] = dict(headers)
     kind = _text(by_name, COMMAND) or ""
-    if kind not in OF_JOBS and kind not in OF_ENTRIES and kind != DECLARE:
+    if kind not in OF_JOBS and kind not in OF_ENTRIES:
         if not kind:
             raise BadRecord("bad-command", f"the record is not a command: it has no header {COMMAND!r}")
         return None

@@ -52,7 +52,9 @@ from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import partition_of
 from kafka.tasks.format.records import error_value, is_late, reason_value, state_headers, with_due
 from kafka.tasks.format.schedule import (
+    DECLARED_KEY,
     ENDED,
+    ENTRY_PREFIX,
     LEASED,
     MOVED,
     SENT,
@@ -69,6 +71,7 @@ from kafka.tasks.format.schedule import (
 )
 from kafka.tasks.format.topics import MOVED_KEPT_S, TopicNames
 from kafka.tasks.rules.outcome import ErrorInfo
+from kafka.tasks.schedule.entries import PeriodicEntries
 from kafka.tasks.schedule.pending import NEVER_MS, PendingRow, PendingTable
 from kafka.tasks.states import JobState
 
@@ -90,6 +93,18 @@ _OF_PLACES: Final = frozenset({CANCEL, RESCHEDULE, LOOK, RENEW, END})
 """Commands that look at the record of their job."""
 
 _MOVED_KEPT_MS: Final = int(MOVED_KEPT_S * 1000)
+
+
+PLACES: Final[dict[str, tuple[str, ...]]] = {
+    "PUT": (WAITING, MOVED),
+    "LEASE": (LEASED, MOVED),
+    WAITING: (WAITING, SENT, ENDED, MOVED),
+    LEASED: (LEASED, WAITING, MOVED, "gone"),
+    ENDED: ("gone",),
+    SENT: (WAITING, LEASED, MOVED, "gone"),
+    MOVED: (WAITING, LEASED, MOVED, "gone"),
+}
+"""The places of a job, and the next ones of each; from SENT and MOVED a later PUT or LEASE brings it back."""
 
 
 class Round(NamedTuple):
@@ -139,6 +154,13 @@ class ScheduleMachine:
         self._records: list[OutgoingRecord] = []
         self._stored: dict[str, int] = {}
         self._taken: list[tuple[int, str]] = []
+        self._now_ms = 0
+        self._entries = PeriodicEntries(
+            results_partitions,
+            self._write_entry,
+            lambda command, body: self._answer(command, body, self._now_ms),
+            self._send_periodic,
+        )
 
     def __len__(self) -> int:
         """Jobs that it knows, those included that were written to their queues lately."""
@@ -149,7 +171,8 @@ class ScheduleMachine:
         """When :meth:`advance` has something to do; NEVER_MS when nothing waits."""
         next_ms = self._heap[0][0] if self._heap else NEVER_MS
         earliest_ms = self._table.earliest_ms
-        return min(next_ms, max(earliest_ms - KEEP_MS, self._near_until_ms - KEEP_MS // 2))
+        promote_ms = max(earliest_ms - KEEP_MS, self._near_until_ms - KEEP_MS // 2)
+        return min(next_ms, promote_ms, self._entries.next_at_ms)
 
     @property
     def has_round(self) -> bool:
@@ -162,11 +185,15 @@ class ScheduleMachine:
 
     # -- what is stored -----------------------------------------------------------------------------------------------
 
-    def restore(self, key: bytes | None, headers: Sequence[Header], offset: int) -> None:
+    def restore(self, key: bytes | None, value: bytes | None, headers: Sequence[Header], offset: int) -> None:
         """Take in the next record of the partition of APP.schedule; :class:`BadRecord` when it is damaged."""
+        text = str(key or b"", "utf-8", "replace")
+        if text.startswith(ENTRY_PREFIX) or text == DECLARED_KEY:
+            self._entries.restore(text, value)
+            return
         place = decode_place(key, headers)
         if place is None:
-            self._table.remove(str(key or b"", "ascii", "replace"))
+            self._table.remove(text)
         else:
             wake_ms = _wake_ms(place) + (_MOVED_KEPT_MS if place.kind == MOVED else 0)
             self._table.put(place.id, wake_ms, offset, _KIND_NUMBERS[place.kind], place.generation)
@@ -256,10 +283,14 @@ class ScheduleMachine:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def apply(self, command: Command, now_ms: int) -> None:
-        """Take in the next command."""
+        """Take in the next command; :class:`BadRecord` when it cannot be obeyed."""
+        self._now_ms = now_ms
         if command.request is not None and partition_of(command.request) >= self._results_partitions:
             return
-        if command.kind not in OF_JOBS or partition_of(command.subject) >= self._results_partitions:
+        if command.kind not in OF_JOBS:
+            self._entries.apply(command, now_ms)
+            return
+        if partition_of(command.subject) >= self._results_partitions:
             if command.request is not None:
                 self._answer(command, {"error": "unknown job"}, now_ms)
             return
@@ -357,6 +388,8 @@ class ScheduleMachine:
     def advance(self, now_ms: int, most: int = MOST_READ) -> bool:
         """Decide what is due, ``most`` jobs at most; whether more is due. Jobs whose records were not loaded wait for
         the next step."""
+        self._now_ms = now_ms
+        self._entries.advance(now_ms)
         self._promote(now_ms)
         heap, unread = self._heap, []
         count = 0
@@ -523,6 +556,23 @@ class ScheduleMachine:
         self._records.append(
             OutgoingRecord(RecordKind.STATE, self._names.schedule, value, key, headers, self._partition)
         )
+
+    def _write_entry(self, record: ScheduleRecord) -> None:
+        key, value, headers = record
+        topic, partition = self._names.schedule, self._partition
+        self._records.append(OutgoingRecord(RecordKind.STATE, topic, value, key, headers, partition))
+
+    def _send_periodic(self, job_id: str, job: StoredJob) -> None:
+        if job.queue in self._missing_queues:
+            error = ErrorInfo("UnknownQueue", f"the queue {job.queue!r} of the periodic entry does not exist any more")
+            self._write_state(
+                job_id, JobState.FAILURE, error_value(error, self._host, self._now_ms), self._now_ms
+            )
+            return
+        self._records.append(
+            OutgoingRecord(RecordKind.JOB, self._names.due(job.queue), job.value, job.key, job.headers)
+        )
+        self.moved_count += 1
 
     def _write_state(
         self, job_id: str, state: JobState, value: bytes, now_ms: int, due_ms: int | None = None, attempt: int = 1
