@@ -18,10 +18,7 @@ from kafka.cli import EXIT_OK, client_settings
 from kafka.cli.confirmation import confirm
 from kafka.tasks import App
 
-_HELD: Final = (
-    "Jobs that workers hold go on, with their snoozes and retries (pause the queue some seconds before to be rid of "
-    "those that wait)"
-)
+_HELD: Final = "Jobs that workers hold go on, and jobs that wait in the schedule stay there"
 """What a purge does not remove."""
 
 

@@ -58,7 +58,7 @@ WORKER = WorkerSnapshot(
 )
 
 
-QUEUES = [QueueLength("default", 0, 0, 0, 0, None), QueueLength("mail", 1200, 2, 3, 14, True)]
+QUEUES = [QueueLength("default", 0, 0, 0, None), QueueLength("mail", 1200, 2, 14, True)]
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------
@@ -71,9 +71,9 @@ def test_workers_queues_children_and_running_jobs_are_tables() -> None:
         "  web:12  ready  default,mail  prefork  1/2   7     5     oom 1  1h02m  30M  0.2s",
         "",
         "queues",
-        "  queue    available  running  delayed  dead  paused",
-        "  default  0          0        0        0     -",
-        "  mail     1200       2        3        14    yes",
+        "  queue    available  running  dead  paused",
+        "  default  0          0        0     -",
+        "  mail     1200       2        14    yes",
         "",
         "children",
         "  worker  child  gen  state  jobs  rss  active",
@@ -214,8 +214,8 @@ def test_json_is_one_object_or_a_line_each_time(tasks: str, fake: None, capsys: 
     assert main(["inspect", tasks, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["queues"] == [
-        {"queue": "default", "available": 0, "running": 0, "delayed": 0, "dead": 0, "paused": None},
-        {"queue": "mail", "available": 1200, "running": 2, "delayed": 3, "dead": 14, "paused": True},
+        {"queue": "default", "available": 0, "running": 0, "dead": 0, "paused": None},
+        {"queue": "mail", "available": 1200, "running": 2, "dead": 14, "paused": True},
     ]
     (found,) = shown["workers"]
     assert (found["id"], found["ready"], found["silent"], found["age_s"]) == ("web:12:ab", True, False, 1.0)
@@ -451,4 +451,4 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
     assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["workers"] == [], "a worker that has left is not shown"
-    assert shown["queues"] == [QueueLength("default", 0, 0, 0, 0)._asdict()]
+    assert shown["queues"] == [QueueLength("default", 0, 0, 0)._asdict()]

@@ -17,10 +17,7 @@ from kafka.testing import EmbeddedBroker
 from test.tasks import fakes
 from test.tasks.fakes import FakeBackend
 
-HELD = (
-    "Jobs that workers hold go on, with their snoozes and retries (pause the queue some seconds before to be rid of "
-    "those that wait)"
-)
+HELD = "Jobs that workers hold go on, and jobs that wait in the schedule stay there"
 
 
 class Terminal:

@@ -374,7 +374,7 @@ def _admitted() -> Iterator[Case]:
             deliveries.append(FakeDelivery(queues, loop, events, FakePublisher(queues, loop)))
             return deliveries[0]
 
-        backend, pool = WorkerBackend(open_delivery, 8), ManualPool(2, lambda: None)
+        backend, pool = WorkerBackend(open_delivery, 8, 4), ManualPool(2, lambda: None)
         worker = Worker(app.tasks, app.names, loop, lambda: T0, "host", backend, pool)
         worker.start()
         (delivery,) = deliveries

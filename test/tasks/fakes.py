@@ -26,6 +26,7 @@ from kafka.tasks.delivery.base import (
 from kafka.tasks.delivery.finishing import PublishThenAccept
 from kafka.tasks.delivery.memory import MemoryDelivery, MemoryPublisher, MemoryRecord, MemoryTopics
 from kafka.tasks.errors import JobsNotSent, UnknownQueue
+from kafka.tasks.format.commands import PUT, Command, decode_command
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, make_id
 from kafka.tasks.format.payload import encode_call
@@ -54,6 +55,12 @@ class Queues(MemoryTopics):
     def waiting(self, topic: str) -> list[MemoryRecord]:
         """Records of a queue that are not settled."""
         return [record for record in self.topics[topic] if not record.is_done]
+
+    def puts(self, names: TopicNames) -> list[Command]:
+        """What was put into the schedule."""
+        records = self.topics[names.commands]
+        commands = [decode_command(each.key, each.value, each.headers, each.time_ms) for each in records]
+        return [command for command in commands if command is not None and command.kind == PUT]
 
     def states(self, names: TopicNames) -> list[StateRecord]:
         """All state records, the results topic first."""

@@ -73,7 +73,8 @@ def run_last(app: App) -> tuple[Outcome, dict[str, bytes | None]]:
     lease = JobLease(JobSource("default", "shop.default"), record.value, [], 1)
     outcome = run(Job(lease, envelope, app.tasks[envelope.name]))
     decision = decide(outcome, JobHistory(), JobPolicy(), 0)
-    *_, state = StateRecords(app.names, "host").for_decision(decision, outcome, envelope, lease, envelope.enqueued_ms)
+    maker = StateRecords(app.names, "host", 4)
+    *_, state = maker.for_decision(decision, outcome, envelope, lease, envelope.enqueued_ms)
     backend.queues.append(state)
     return outcome, dict(state.headers or ())
 
@@ -222,7 +223,7 @@ def test_a_worker_leaves_a_job_in_a_format_that_it_does_not_accept_to_others(acc
     elsewhere.tasks["same"].delay(ORDER)
     (record,) = backend_of(elsewhere).queues.topics["shop.default"]
     lease = JobLease(JobSource("default", "shop.default"), record.value, record.headers, 1)
-    policy = AdmissionPolicy(app.tasks, StateRecords(app.names, "host"), 8, WorkerOptions(), random.Random(1))
+    policy = AdmissionPolicy(app.tasks, StateRecords(app.names, "host", 4), 8, WorkerOptions(), random.Random(1))
     admitted = policy.admit(lease, decode(record.value, record.headers).enqueued_ms)
     if "pickle" in accepted:
         assert isinstance(admitted, Job)

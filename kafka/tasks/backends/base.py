@@ -147,8 +147,8 @@ class PublishedSnapshot(NamedTuple):
 
 
 class QueueBacklog(NamedTuple):
-    """What the store knows of a queue. ``unfinished``: jobs that have not ended, whether they wait, run or are held by
-    a worker for later; ``dead``: records in its dead topic."""
+    """What the store knows of a queue. ``unfinished``: jobs that have not ended, whether they wait or run, without
+    those in the schedule; ``dead``: records in its dead topic."""
 
     queue: str
     unfinished: int
@@ -238,6 +238,7 @@ class WorkerBackend(NamedTuple):
     """A worker's half of a back end, on the worker's loop.
 
     ``open_delivery``: called once, with the worker that gets the events; none comes before the loop's next turn.
+    ``results_partitions``, ``schedule_partitions``: of the topics of the results, and of those of the schedule.
     ``watch_pauses`` calls back on the loop when other queues are paused, and at once when some are paused now.
     ``snapshots`` None: its workers cannot be found by others. ``connect_error``: the last error when no broker is
     connected ("": not known), None when one is. ``measure_backlogs`` calls back on the loop with the backlogs of its
@@ -246,6 +247,7 @@ class WorkerBackend(NamedTuple):
 
     open_delivery: Callable[[DeliveryEvents], JobDelivery]
     results_partitions: int
+    schedule_partitions: int
     watch_pauses: Callable[[PauseCallback], object] = _never_paused
     snapshots: SnapshotPublisher | None = None
     connect_error: Callable[[], str | None] = _always_connected

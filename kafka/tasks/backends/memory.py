@@ -137,7 +137,7 @@ class MemoryBackend:
         def open_delivery(events: DeliveryEvents) -> JobDelivery:
             return MemoryDelivery(self.topics, loop, events, publisher, self._names, queues, self._lock_s)
 
-        return WorkerBackend(open_delivery, 1)
+        return WorkerBackend(open_delivery, 1, 1)
 
     def snapshot_reader(self) -> SnapshotReader:
         """KafkaConfigurationError: no command can look into the memory of another process."""

@@ -114,7 +114,7 @@ def _is_late(record: OutgoingRecord, appended: Appended, names: TopicNames) -> b
 
 def _may_be_replaced(ending: Ending, record: OutgoingRecord) -> bool:
     """Whether it is a state record or a dead one, and not the second one."""
-    return not ending.is_shortened and record.kind is not RecordKind.JOB
+    return not ending.is_shortened and record.kind in (RecordKind.STATE, RecordKind.DEAD)
 
 
 def remedy(record: OutgoingRecord, error: BaseException) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafka.tasks.delivery.base import JobLease, OutgoingRecord, RecordKind
+from kafka.tasks.format.commands import encode_put, partition_of_job
 from kafka.tasks.format.envelope import DEAD, MOST_HEADERS, DeadLetter, Envelope, Header, shortened_death
-from kafka.tasks.format.records import error_value, is_late, reason_value, shortened, state_headers
+from kafka.tasks.format.records import error_value, is_late, reason_value, shortened, state_headers, with_due
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.rules.decide import JobDecision, MoveTarget
 from kafka.tasks.rules.outcome import (
@@ -21,6 +22,7 @@ from kafka.tasks.rules.outcome import (
     JobCancelled,
     JobExpired,
     JobRetried,
+    JobSnoozed,
     JobSucceeded,
     Outcome,
     UnknownTask,
@@ -32,13 +34,15 @@ _SUCCESS: Header = ("state", JobState.SUCCESS.name.encode())
 
 
 class StateRecords:
-    """Makes records for one worker: ``host`` is its host's name."""
+    """Makes records for one worker: ``host`` is its host's name, ``schedule_partitions`` the number of partitions of
+    the schedule's topics."""
 
-    __slots__ = ("_host", "_names")
+    __slots__ = ("_host", "_names", "_schedule_partitions")
 
-    def __init__(self, names: TopicNames, host: str) -> None:
+    def __init__(self, names: TopicNames, host: str, schedule_partitions: int) -> None:
         self._names = names
         self._host = host
+        self._schedule_partitions = schedule_partitions
 
     def for_decision(
         self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
@@ -50,7 +54,9 @@ class StateRecords:
         if decision.state is not None:
             value = _value(outcome, self._host, now_ms)
             content_type = envelope.content_type if value and isinstance(outcome, JobSucceeded) else None
-            records.append(self.state(envelope, decision.state, lease.deliveries, value, now_ms, content_type))
+            records.append(
+                self.state(envelope, decision.state, lease.deliveries, value, now_ms, content_type, decision.due_ms)
+            )
         return records
 
     def state(
@@ -61,11 +67,15 @@ class StateRecords:
         value: bytes,
         now_ms: int,
         content_type: str | None = None,
+        due_ms: int | None = None,
     ) -> OutgoingRecord:
-        """A state record of a job; ``content_type`` of a result that is not JSON."""
+        """A state record of a job; ``content_type`` of a result that is not JSON, ``due_ms`` of a job that waits in the
+        schedule."""
         job_id = envelope.id
         topic = self._names.late if is_late(job_id, now_ms) else self._names.results
         headers = state_headers(state, envelope.attempt, delivery, content_type)
+        if due_ms is not None:
+            headers = with_due(headers, due_ms)
         return OutgoingRecord(RecordKind.STATE, topic, value, job_id.encode(), headers, envelope.results_partition)
 
     def no_job(
@@ -86,7 +96,10 @@ class StateRecords:
     def _moved(
         self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
     ) -> OutgoingRecord:
-        """The job's next record: in the dead topic with its cause, else as far as it has come by this decision."""
+        """The job's next record: in the dead topic with its cause, else as far as it has come by this decision, in a
+        topic of its queue or as a command to the schedule. A worker that writes the command and dies before its lease
+        is accepted leaves a job that another one may put there again: the generation says that it is the same one.
+        """
         queue, names = lease.source.queue, self._names
         if decision.move is MoveTarget.DEAD:
             error_info = outcome_error(outcome)
@@ -105,7 +118,13 @@ class StateRecords:
             decision.unknown,
             decision.unknown_since_ms,
             decision.due_ms,
+            envelope.generation + (decision.move is MoveTarget.SCHEDULE),
         )
+        if decision.move is MoveTarget.SCHEDULE:
+            assert decision.due_ms is not None  # see decide
+            key, value, put = encode_put(moved, queue, decision.due_ms)
+            partition = partition_of_job(envelope.id, self._schedule_partitions)
+            return OutgoingRecord(RecordKind.COMMAND, names.commands, value, key, put, partition)
         to_suspects = decision.move is MoveTarget.SUSPECT or (
             decision.move is MoveTarget.BACK and lease.source.is_suspect
         )
@@ -169,6 +188,8 @@ def _value(outcome: Outcome, host: str, now_ms: int) -> bytes:
         return reason_value(outcome.reason, host)
     if isinstance(outcome, JobExpired):
         return reason_value("expired before it started", host)
+    if isinstance(outcome, JobSnoozed):
+        return b""
     return error_value(outcome_error(outcome), host, now_ms)
 
 

@@ -4,7 +4,7 @@
 topic                policy                                   holds
 ===================  =======================================  =========================================================
 ``APP.QUEUE``        delete, never by time                    job records
-``APP.QUEUE.due``    the same                                 jobs given back, or to be started later
+``APP.QUEUE.due``    the same                                 jobs given back, and jobs of the schedule that are due
 ``APP.QUEUE.suspect`` the same                                jobs whose worker perhaps died while it held them
 ``APP.QUEUE.dead``   delete, ``dead_ttl``                     jobs that failed for good, with their cause
 ``APP.results``      delete, ``result_ttl``                   state records
@@ -199,6 +199,18 @@ def schedule_plans(names: TopicNames, shape: TopicDefaults) -> list[TopicPlan]:
         TopicPlan(names.commands, shape.partitions, shape.replication_factor, _configs(shape, kept)),
         TopicPlan(names.schedule, shape.partitions, shape.replication_factor, _configs(shape, compacted)),
     ]
+
+
+def schedule_partitions(names: TopicNames, topics: Mapping[str, ExistingTopic]) -> int:
+    """The number of partitions of the schedule's topics. KafkaConfigurationError when it differs: a command and the
+    state that it changes are in partitions of the same number."""
+    commands, state = topics[names.commands], topics[names.schedule]
+    if commands.partitions != state.partitions:
+        raise KafkaConfigurationError(
+            f"topic {commands.name} has {commands.partitions} partitions and topic {state.name} {state.partitions}; "
+            "they must have the same number: add partitions to the one that has fewer while no worker runs"
+        )
+    return commands.partitions
 
 
 def group_configs() -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@
     metrics.py     all that as Prometheus's text; needs the extra ``metrics``
     outage.py      no broker is reachable: what is logged
     monitor.py     all of it for one worker: reads the worker, answers, publishes snapshots every few seconds
-    queue_lengths.py  jobs of a queue that are available, run, or are delayed: the brokers' backlog and the snapshots
+    queue_lengths.py  jobs of a queue that are available, or run: the brokers' backlog and the snapshots
     exporter.py    these served to Prometheus by a process that is no worker
     directory.py   the reader: the snapshots of all of an app's workers, and the lengths of its queues
 

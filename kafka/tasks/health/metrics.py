@@ -93,14 +93,12 @@ def _info(scrape: WorkerScrape) -> Samples:
 def _held(scrape: WorkerScrape) -> Samples:
     for each in scrape.worker.queue_jobs:
         yield (each.queue, "running"), each.running
-        yield (each.queue, "delayed"), each.delayed
 
 
 def _queue_jobs(scrape: AppScrape) -> Samples:
     for each in scrape.queues:
         yield (each.queue, "available"), each.available
         yield (each.queue, "running"), each.running
-        yield (each.queue, "delayed"), each.delayed
 
 
 def _children_rss(worker: WorkerSnapshot) -> float | None:
@@ -136,8 +134,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         _of_worker(lambda each: each.counts.get("dead")),
     ),
     Family(
-        "queue_held_jobs", "gauge", "Jobs that this worker runs or settles, and that it holds until a time.",
-        ("queue", "state"), _held,
+        "queue_held_jobs", "gauge", "Jobs that this worker runs or settles.", ("queue", "state"), _held,
     ),
     Family(
         "queue_unfinished_jobs", "gauge", "Jobs of the queue that have not ended: the same from each worker.",
@@ -178,7 +175,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
 
 APP_FAMILIES: Final[tuple[Family, ...]] = (
     Family(
-        "queue_jobs", "gauge", "Jobs of the queue by state: available, running, delayed.", ("queue", "state"),
+        "queue_jobs", "gauge", "Jobs of the queue by state: available, running.", ("queue", "state"),
         _queue_jobs,
     ),
     Family(

@@ -75,8 +75,8 @@ class MonitoredWorker(Protocol):
     def running(self) -> list[Job]:
         """The jobs that are with the pool."""
 
-    def count_by_queue(self) -> dict[str, tuple[int, int]]:
-        """Of each queue: how many jobs run or are being settled, and how many are held for a while."""
+    def count_by_queue(self) -> dict[str, int]:
+        """Of each queue: how many jobs run or are being settled."""
 
 
 class Monitor:
@@ -218,7 +218,7 @@ class Monitor:
         pool, counts = worker.pool, dict(worker.statistics())
         held = counts.pop("held", 0)
         pool_counts = {name.removeprefix(_POOL): counts.pop(name) for name in list(counts) if name.startswith(_POOL)}
-        children, held_by_queue = pool.children(), worker.count_by_queue()
+        children, running_by_queue = pool.children(), worker.count_by_queue()
         return WorkerSnapshot(
             **own_fields,
             concurrency=pool.concurrency,
@@ -228,7 +228,7 @@ class Monitor:
             counts=counts,
             pool_counts=pool_counts,
             lost=dict(pool.lost_by_cause()),
-            queue_jobs=tuple(QueueJobs(queue, *held_by_queue.get(queue, (0, 0))) for queue in self._queues),
+            queue_jobs=tuple(QueueJobs(queue, running_by_queue.get(queue, 0)) for queue in self._queues),
             children=tuple(children),
             running=tuple(_running(children, worker.running() if not children else (), now)),
         )

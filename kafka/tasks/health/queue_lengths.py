@@ -1,10 +1,10 @@
 """How long queues are: the brokers' backlog, shared out by what workers say that they hold. Pure.
 
-    unfinished (brokers)  =  available  +  running  +  delayed
+    unfinished (brokers)  =  available  +  running
 
 Both are seen at slightly different times, a snapshot of a worker being some seconds old: so ``available`` is what is
-left, and never below 0. It includes jobs that a worker has leased and not begun. ``delayed`` are the jobs that workers
-hold until a time.
+left, and never below 0. It includes jobs that a worker has leased and not begun. Jobs that wait in the schedule are in
+neither.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ class QueueLength(NamedTuple):
     queue: str
     available: int
     running: int
-    delayed: int
     dead: int
     paused: bool | None = False
 
@@ -34,18 +33,15 @@ def queue_lengths(
     """The lengths of these queues; ``workers``: all of the app's that live; ``paused``: queues that are, None: not
     known."""
     running = dict.fromkeys((each.queue for each in backlogs), 0)
-    delayed = dict(running)
     for worker in workers:
         for held in worker.queue_jobs:
             if held.queue in running:
                 running[held.queue] += held.running
-                delayed[held.queue] += held.delayed
     return [
         QueueLength(
             queue,
-            max(0, unfinished - running[queue] - delayed[queue]),
+            max(0, unfinished - running[queue]),
             running[queue],
-            delayed[queue],
             dead,
             None if paused is None else queue in paused,
         )

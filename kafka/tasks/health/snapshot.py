@@ -42,12 +42,10 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class QueueJobs:
-    """Jobs of one queue that a worker holds. ``running``: with its pool, or being settled; ``delayed``: held until a
-    time."""
+    """Jobs of one queue that a worker holds. ``running``: with its pool, or being settled."""
 
     queue: str
     running: int = 0
-    delayed: int = 0
 
 
 @dataclass(frozen=True)

@@ -36,20 +36,19 @@ def unmet_needs(envelope: Envelope, accepted: frozenset[str]) -> str | None:
 
 def admit(
     name: str, history: JobHistory, policy: JobPolicy, *, lacks: str | None, suspect: bool, now_ms: int
-) -> Outcome | NotDue | None:
+) -> Outcome | None:
     """Why a job that was just leased must not run, or not yet; None when it may. ``history.crashes``:
     :func:`crashes_of`. ``lacks``: why this worker cannot run it, None when it can.
 
     A job that waits since other workers could not run it starts at once where one can. One that is not due was started
-    by no worker, so it is no suspect however often it was delivered; it is written anew all the same, since the
-    broker's limit counts its deliveries. So is a suspect with excused deliveries: other workers could not distinguish
-    them from crashes.
+    by no worker, so it is no suspect however often it was delivered. A suspect with excused deliveries is written anew:
+    other workers could not distinguish them from crashes.
     """
     if history.expires_ms is not None and now_ms >= history.expires_ms:
         return JobExpired()
     due_ms = None if history.unknown_since_ms is not None and lacks is None else history.due_ms
     if due_ms is not None and now_ms < due_ms:
-        return NotDue(due_ms) if history.deliveries == 1 else NotStarted()
+        return NotDue(due_ms)
     is_suspected = history.deliveries > 1 and not suspect
     if lacks is not None:  # a suspicion is not lost with the record that is written for others
         return SuspectedCrash() if is_suspected else UnknownTask(name, lacks)

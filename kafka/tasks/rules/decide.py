@@ -13,11 +13,13 @@ AttemptFailed   no policy                        dead        FAILURE   error
 AttemptFailed   its error is not listed          dead        FAILURE   error-not-listed
 AttemptFailed   attempts used up                 dead        FAILURE   attempts
 AttemptFailed   expires before the next attempt  dead        FAILURE   expired
-AttemptFailed   otherwise                        due, later  RETRY
+AttemptFailed   otherwise, without a delay       due         RETRY
+AttemptFailed   otherwise                        schedule    RETRY
 JobRetried      attempts used up                 dead        FAILURE   attempts
 JobRetried      expires before the next attempt  dead        FAILURE   expired
-JobRetried      otherwise                        due, later  RETRY
-JobSnoozed      always                           due, later  --
+JobRetried      otherwise, its time has come     due         RETRY
+JobRetried      otherwise                        schedule    RETRY
+JobSnoozed      always                           schedule    SCHEDULED
 JobCancelled    always                           --          REVOKED   cancelled
 JobExpired      always                           --          REVOKED   expired
 WorkerCrashed   always                           dead        FAILURE   crashes
@@ -26,13 +28,15 @@ ChildLost       it counts, at the limit          dead        FAILURE   lost-CAUS
 ChildLost       it does not count                back        --
 SuspectedCrash  always                           suspect     --
 NotStarted      always                           back        --
-UnknownTask     within ``unknown_ttl``           due, later  --
+NotDue          always                           schedule    --
+UnknownTask     within ``unknown_ttl``           schedule    --
 UnknownTask     for longer                       dead        FAILURE   unknown-task
 InvalidRecord   always                           dead        FAILURE   the record's own
 ==============  ===============================  ==========  ========  =================
 
-*later*: with a time before which it does not start, a second at least where no number of attempts ends it. *back*: to
-the suspects if it comes from there, else to the due jobs, so that it does not queue behind everything newer.
+*schedule*: with the time at which it is written to the due jobs, a second from now at least where no number of attempts
+ends it. *back*: to the suspects if it comes from there, else to the due jobs, so that it does not queue behind
+everything newer.
 
 Why nothing is released or rejected: the broker's delivery count rises with every hand-out, clean ones included, is
 capped at 5 (at most 10), and the broker drops the record silently after it. So it counts neither attempts nor crashes;
@@ -42,7 +46,7 @@ once, count as crashes. The FAILURE of InvalidRecord is written only if the reco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kafka.tasks.rules.outcome import (
@@ -54,6 +58,7 @@ from kafka.tasks.rules.outcome import (
     JobRetried,
     JobSnoozed,
     JobSucceeded,
+    NotDue,
     NotStarted,
     Outcome,
     SuspectedCrash,
@@ -75,6 +80,7 @@ class MoveTarget(Enum):
 
     NOWHERE = "nowhere"
     DUE = "due"
+    SCHEDULE = "schedule"
     BACK = "back"
     SUSPECT = "suspect"
     DEAD = "dead"
@@ -116,7 +122,7 @@ class JobDecision:
     """What to do: accept once a record ``move`` and a ``state`` record are durable.
 
     ``attempt``, ``crashes``, ``unknown``, ``unknown_since_ms`` and ``due_ms`` are those of the moved record, ``clean``
-    counts one more clean give-back, ``cause`` is the dead topic's word.
+    counts one more clean give-back, ``cause`` is the dead topic's word. What moves to the schedule has a ``due_ms``.
     """
 
     move: MoveTarget = MoveTarget.NOWHERE
@@ -143,14 +149,16 @@ def decide(
         return _STORED if policy.store_result else _NOT_STORED
     if isinstance(outcome, AttemptFailed):
         cause = _final_cause(outcome, history, policy, now_ms + delay_ms)
-        return _dead(history, cause) if cause else _retried(history, now_ms + delay_ms if delay_ms > 0 else None)
+        return _dead(history, cause) if cause else _retried(history, now_ms + delay_ms, now_ms)
     if isinstance(outcome, JobRetried):
         due_ms = outcome.due_ms if policy.max_attempts is not None else max(outcome.due_ms, now_ms + LEAST_DELAY_MS)
         cause = _exhausted_cause(history, policy, max(due_ms, now_ms))
-        return _dead(history, cause) if cause else _retried(history, due_ms)
+        return _dead(history, cause) if cause else _retried(history, due_ms, now_ms)
     if isinstance(outcome, JobSnoozed):
         due_ms = now_ms + max(outcome.delay_ms, LEAST_DELAY_MS)
-        return JobDecision(MoveTarget.DUE, attempt=history.attempt, crashes=history.crashes, due_ms=due_ms)
+        return JobDecision(
+            MoveTarget.SCHEDULE, JobState.SCHEDULED, attempt=history.attempt, crashes=history.crashes, due_ms=due_ms
+        )
     if isinstance(outcome, JobCancelled):
         return JobDecision(state=JobState.REVOKED, attempt=history.attempt, cause="cancelled")
     if isinstance(outcome, JobExpired):
@@ -163,6 +171,8 @@ def decide(
         return _moved(history, MoveTarget.SUSPECT)
     if isinstance(outcome, NotStarted):
         return _moved(history, MoveTarget.BACK, clean=1)
+    if isinstance(outcome, NotDue):
+        return replace(_moved(history, MoveTarget.SCHEDULE), due_ms=outcome.due_ms)
     if isinstance(outcome, UnknownTask):
         return _unknown(history, policy, now_ms)
     assert isinstance(outcome, InvalidRecord)  # a run that ended for its lost lock decides nothing
@@ -187,10 +197,11 @@ def _exhausted_cause(history: JobHistory, policy: JobPolicy, due_ms: int) -> str
     return ""
 
 
-def _retried(history: JobHistory, due_ms: int | None) -> JobDecision:
-    return JobDecision(
-        MoveTarget.DUE, JobState.RETRY, attempt=history.attempt + 1, crashes=history.crashes, due_ms=due_ms
-    )
+def _retried(history: JobHistory, due_ms: int, now_ms: int) -> JobDecision:
+    attempt, crashes = history.attempt + 1, history.crashes
+    if due_ms <= now_ms:
+        return JobDecision(MoveTarget.DUE, JobState.RETRY, attempt, crashes)
+    return JobDecision(MoveTarget.SCHEDULE, JobState.RETRY, attempt, crashes, due_ms=due_ms)
 
 
 def _lost(outcome: ChildLost, history: JobHistory, policy: JobPolicy) -> JobDecision:
@@ -211,7 +222,7 @@ def _unknown(history: JobHistory, policy: JobPolicy, now_ms: int) -> JobDecision
         return _dead(history, "unknown-task")
     delay_s = UNKNOWN_DELAYS_S[min(history.unknown, len(UNKNOWN_DELAYS_S) - 1)]
     return JobDecision(
-        MoveTarget.DUE,
+        MoveTarget.SCHEDULE,
         attempt=history.attempt,
         crashes=history.crashes,
         unknown=history.unknown + 1,

@@ -155,7 +155,8 @@ class NotStarted:
 
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """It is to be started later, at ``due_ms`` (ms since the epoch, broker time). No outcome: its lease is held."""
+    """It is to be started later, at ``due_ms`` (ms since the epoch, broker time): an older release, or another program,
+    has written it to its queue before that."""
 
     due_ms: int
 
@@ -183,5 +184,5 @@ class LockLost:
 
 Outcome: TypeAlias = (
     "JobSucceeded | AttemptFailed | JobRetried | JobSnoozed | JobCancelled | JobExpired | WorkerCrashed | ChildLost"
-    " | SuspectedCrash | NotStarted | UnknownTask | InvalidRecord | LockLost"
+    " | SuspectedCrash | NotStarted | NotDue | UnknownTask | InvalidRecord | LockLost"
 )

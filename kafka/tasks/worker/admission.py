@@ -28,8 +28,6 @@ from kafka.tasks.rules.outcome import (
     ChildLost,
     InvalidRecord,
     JobSucceeded,
-    NotDue,
-    NotStarted,
     Outcome,
     UnknownTask,
 )
@@ -87,8 +85,8 @@ class AdmissionPolicy:
         self._unknown: set[str] = set()  # names that were logged
         self._limited_log = LimitedLog(log)
 
-    def admit(self, lease: JobLease, now_ms: int) -> Job | NotDue | Ending:
-        """A job that may run, when it may, or how the lease ends without a run."""
+    def admit(self, lease: JobLease, now_ms: int) -> Job | Ending:
+        """A job that may run, or how the lease ends without a run."""
         try:
             if lease.headers_left_out:
                 raise too_many_headers(lease.headers_left_out)
@@ -121,8 +119,6 @@ class AdmissionPolicy:
             policy, history = self._policy(envelope), _history(lease, envelope, crashes)
             suspect = lease.source.is_suspect
             outcome = admit(envelope.name, history, policy, lacks=lacks, suspect=suspect, now_ms=now_ms)
-            if isinstance(outcome, NotDue):
-                return outcome
             if outcome is not None:
                 return self.end(lease, envelope, outcome, crashes, now_ms)
         assert task is not None  # admit() has an outcome for a task that is not known
@@ -133,11 +129,6 @@ class AdmissionPolicy:
         else:
             limits = self._time_limits(task, envelope.soft_timeout, envelope.timeout)
         return Job(lease, envelope, task, *limits, crashes, self._options.track_started)
-
-    def give_back(self, lease: JobLease, now_ms: int) -> Ending:
-        """How a lease ends that was held, as its job was not due."""
-        envelope = decode(lease.value, lease.headers, lease.key)
-        return self.end(lease, envelope, NotStarted(), envelope.crashes, now_ms)
 
     def end(self, lease: JobLease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""

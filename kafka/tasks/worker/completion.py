@@ -14,7 +14,7 @@ from typing import Final
 from kafka.tasks.delivery.base import Ending, FinishCallback, JobDelivery, JobLease, OutgoingRecord
 from kafka.tasks.delivery.records import result_too_large
 from kafka.tasks.pools.runner import Job, error_info_of
-from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobExpired, NotDue, NotStarted, Outcome
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobExpired, NotStarted, Outcome
 from kafka.tasks.worker.admission import AdmissionPolicy
 from kafka.tasks.worker.leases import FINISHED, FINISHING, Leases
 
@@ -47,11 +47,9 @@ class JobCompletion:
         self._on_finished = on_finished
         self._endings: list[Ending] = []
 
-    def admit(self, lease: JobLease, now_ms: int) -> Job | NotDue | None:
-        """The job of a lease that has just come, or when it may start; None when it must not run, and leaves."""
+    def admit(self, lease: JobLease, now_ms: int) -> Job | None:
+        """The job of a lease that has just come; None when it must not run, and leaves."""
         admitted = self._admission.admit(lease, now_ms)
-        if isinstance(admitted, NotDue):
-            return admitted
         if isinstance(admitted, Job):
             self._leases.set_job(lease, admitted)
             return admitted
@@ -79,11 +77,6 @@ class JobCompletion:
             return
         self.counts["given_back"] += 1
         self._end(job, NotStarted(), self._now_ms())
-
-    def give_back_held(self, lease: JobLease) -> None:
-        """A job that is not due goes back to its queue."""
-        self.counts["given_back"] += 1
-        self._add(self._admission.give_back(lease, self._now_ms()))
 
     def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
         """How a job ends whose result, this record, its topic does not take: as one that has failed."""

@@ -7,27 +7,25 @@ nothing back. A new stage is one more name in the row below, and an entry in ``_
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from kafka.tasks.delivery.base import Claim, JobLease, JobSource
 from kafka.tasks.pools.runner import Job
 
-NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING, HELD, FINISHED = range(7)
+NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING, FINISHED = range(6)
 """Stages of a lease. HANDED_OFF: the job runs on by another claim, and its record is none of this lease's any more.
-FINISHING: its records are written, and it is accepted then. HELD: its job is not due yet. FINISHED: accepted, or its
-claim is lost and this worker has nothing of it.
+FINISHING: its records are written, and it is accepted then. FINISHED: accepted, or its claim is lost and this worker
+has nothing of it.
 """
 
-_UNFINISHED = (1, 1, 1, 1, 0, 0, 0)
+_UNFINISHED = (1, 1, 1, 1, 0, 0)
 """By stage: 1 for a job that has not ended, or a record that the worker has not read yet. A running job whose lock is
 lost counts until the pool returns it.
 """
 
-_UNSETTLED = (0, 0, 0, 0, 1, 0, 0)
+_UNSETTLED = (0, 0, 0, 0, 1, 0)
 """By stage: 1 for jobs that have ended and are not accepted yet, also when the lock is lost, because their records are
 still being written.
 """
@@ -39,28 +37,21 @@ MAX_EXCUSED: Final = 1000
 
 class Leases:
     """What is held. ``unsettled_count`` counts leases that have ended and are not accepted, ``unfinished_count`` jobs
-    that are new, buffered or running, ``unfinished_of`` those of each source. ``held_bytes``: the payloads of all but
-    those that are not due, which are ``holding_bytes``.
+    that are new, buffered or running, ``unfinished_of`` those of each source. ``held_bytes``: the payloads of all.
 
     The worker that gets a suspect next counts each earlier delivery without a settlement as a crash. A lock that is
     lost while the worker lives is not a crash, so the worker remembers it for when the record returns to it
     (``lease.excused``). Another worker cannot know and counts it.
     """
 
-    __slots__ = (
-        "_held", "_holding", "_holds", "_excused", "unsettled_count", "held_bytes", "holding_bytes",
-        "unfinished_count", "unfinished_of",
-    )  # fmt: skip
+    __slots__ = ("_held", "_excused", "unsettled_count", "held_bytes", "unfinished_count", "unfinished_of")
 
     def __init__(self) -> None:
         self.unsettled_count = 0
         self.held_bytes = 0
-        self.holding_bytes = 0
         self.unfinished_count = 0
         self.unfinished_of: Counter[JobSource] = Counter()
         self._held: dict[JobLease, None] = {}
-        self._holding: list[tuple[float, int, JobLease]] = []
-        self._holds = itertools.count()  # holds that end at once end in their order
         self._excused: dict[tuple[str, int, int], set[int]] = {}  # topic, partition, offset: delivery counts
 
     def __len__(self) -> int:
@@ -92,10 +83,6 @@ class Leases:
             self.unfinished_count += change
             self.unfinished_of[lease.source] += change
         self.unsettled_count += _UNSETTLED[stage] - _UNSETTLED[was]
-        if (stage == HELD) != (was == HELD) and lease in self._held:
-            size = len(lease.value or b"") if stage == HELD else -len(lease.value or b"")
-            self.held_bytes -= size
-            self.holding_bytes += size
         if stage == FINISHED:
             self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
@@ -131,10 +118,7 @@ class Leases:
     def _forget(self, lease: JobLease) -> None:
         if lease in self._held:
             del self._held[lease]
-            if lease.stage == HELD:
-                self.holding_bytes -= len(lease.value or b"")
-            else:
-                self.held_bytes -= len(lease.value or b"")
+            self.held_bytes -= len(lease.value or b"")
 
     def _excuse(self, lease: JobLease) -> None:
         where = (lease.source.topic, lease.partition, lease.offset)
@@ -148,14 +132,12 @@ class Leases:
         """Leases of jobs that are with the pool."""
         return [lease for lease in self._held if lease.stage in (RUNNING, HANDED_OFF)]
 
-    def count_by_queue(self) -> dict[str, tuple[int, int]]:
-        """Of each queue: how many jobs are with the pool or are being settled, and how many are held for a while."""
-        counts: dict[str, tuple[int, int]] = {}
+    def count_by_queue(self) -> dict[str, int]:
+        """Of each queue: how many jobs are with the pool or are being settled."""
+        counts: dict[str, int] = {}
         for lease in self._held:
-            running, delayed = counts.get(lease.source.queue, (0, 0))
-            stage = lease.stage
-            is_running = stage in (RUNNING, HANDED_OFF, FINISHING)
-            counts[lease.source.queue] = running + is_running, delayed + (stage == HELD)
+            is_running = lease.stage in (RUNNING, HANDED_OFF, FINISHING)
+            counts[lease.source.queue] = counts.get(lease.source.queue, 0) + is_running
         return counts
 
     def take_renewable(self, now: float, lock_s: float) -> list[JobLease]:
@@ -168,35 +150,3 @@ class Leases:
     def expired(self, now: float) -> list[JobLease]:
         """Leases whose locks have expired by this worker's clock."""
         return [lease for lease in self._held if now >= lease.locked_until]
-
-    # -- jobs that are not due ----------------------------------------------------------------------------------------
-
-    def hold(self, lease: JobLease, until: float) -> None:
-        """Hold the lease until then."""
-        self.set_stage(lease, HELD)
-        heapq.heappush(self._holding, (until, next(self._holds), lease))
-
-    @property
-    def holding_count(self) -> int:
-        """Leases that are held for later, those included whose locks are lost meanwhile."""
-        return len(self._holding)
-
-    def take_due(self, now: float) -> list[JobLease]:
-        """Leases whose hold has ended."""
-        due: list[JobLease] = []
-        while self._holding and self._holding[0][0] <= now:
-            due.append(heapq.heappop(self._holding)[2])
-        return [lease for lease in due if not lease.lost]
-
-    def take_held(self, queues: Collection[str] | None = None) -> list[JobLease]:
-        """All held leases, or those of these queues."""
-        held, self._holding = sorted(self._holding), []
-        if queues is not None:  # what is sorted is a heap
-            self._holding = [hold for hold in held if hold[2].source.queue not in queues]
-            held = [hold for hold in held if hold[2].source.queue in queues]
-        return [lease for _, _, lease in held if not lease.lost]
-
-    @property
-    def due_at(self) -> float:
-        """When the next hold ends."""
-        return self._holding[0][0] if self._holding else float("inf")

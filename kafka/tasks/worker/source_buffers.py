@@ -48,7 +48,7 @@ _ORDER: tuple[SourceKind, ...] = (SourceKind.SUSPECT, SourceKind.DUE, SourceKind
 
 class SourceBuffer:
     """A topic as this worker sees it. ``refused_count``: leases that came since the last job that may run, and were
-    refused or are of jobs that are not due.
+    refused.
     """
 
     __slots__ = ("jobs", "refused_count", "requested", "runtime", "source")
@@ -66,7 +66,7 @@ class SourceBuffer:
         self.refused_count = 0
 
     def refuse(self) -> None:
-        """A lease came and did not become a job that may run now."""
+        """A lease came and did not become a job that may run."""
         self.refused_count += 1
 
     def most_held(self, lock_s: float, stuck: int) -> int:
@@ -180,7 +180,6 @@ class SourceBuffers:
         is_able = pool.ready and pool.degraded is None
         here = leases.unsettled_count + unfinished
         most = MAX_HELD_JOBS - here if leases.held_bytes < MAX_HELD_BYTES else 0
-        may_hold = leases.holding_count < MAX_HELD_JOBS and leases.holding_bytes < MAX_HELD_BYTES
         main_count = len(self._in_order[-1])
         self.waits_for_settlements = False
         self._find_stuck(pool.concurrency, submitted_at, now)
@@ -191,7 +190,7 @@ class SourceBuffers:
                 pass
             elif kind is SourceKind.SUSPECT:
                 room = self._suspects_room(buffer, pool, leases)
-            elif kind is SourceKind.MAIN or may_hold:
+            else:
                 stuck = _stuck(buffer.runtime, submitted_at, now)
                 most_held = buffer.most_held(lock_s, stuck)
                 room = most_held + pool.may_grow - unfinished
@@ -219,17 +218,6 @@ class SourceBuffers:
             if by_batches and room >= PRODUCER_BATCH_RECORDS:
                 room = -(-room // PRODUCER_BATCH_RECORDS) * PRODUCER_BATCH_RECORDS
             self._request(buffer, room if room >= least else 0)
-
-    def has_room(
-        self, source: JobSource, pool: Pool, leases: Leases, submitted_at: Sequence[float], now: float
-    ) -> bool:
-        """Whether one more job of this source, which was held until it is due, may wait here for a slot. Others are
-        for workers that have more room. ``submitted_at``: as of :meth:`request_jobs`."""
-        if source.is_suspect:
-            return self._suspects_room(self._buffers[source], pool, leases) > 0
-        runtime = self._buffers[source].runtime
-        most = runtime.most_held(self._delivery.lock_s, _stuck(runtime, submitted_at, now))
-        return leases.unfinished_count < most + pool.may_grow
 
     def on_given_back(self, source: JobSource) -> None:
         """A job of this source has got no slot in time."""

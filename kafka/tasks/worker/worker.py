@@ -9,13 +9,11 @@ to ask for, :class:`WorkerShutdown` how far the stop has come, :class:`LostJobHa
 through them::
 
     leased --+--> buffered ---> running ---> finishing --> finished
-             |       |  ^                       ^
-             |       |  | is due                |
-             |       +--|---- given back -------+      (produce with the clean mark, then accept)
-             +--> held -+------ not for long ---+      (a job that is not due; after a while it is given back)
-             +--> refused ----------------------+      (no job, expired, suspicious, not to be run here)
+             |       |                          ^
+             |       +------- given back -------+      (produce with the clean mark, then accept)
+             +--> refused ----------------------+      (no job, expired, suspicious, not due, not to be run here)
 
-Running, held and finishing leases are renewed every third of the lock. Buffered ones are not: they start within that
+Running and finishing leases are renewed every third of the lock. Buffered ones are not: they start within that
 time or are given back. A lost lock sets ``ctx.cancelled``, and the outcome is dropped; so is that of a lock which has
 run out by our own clock, since a process that stood still (SIGSTOP, a suspended machine) learns of it too late.
 
@@ -42,7 +40,7 @@ from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions
 from kafka.tasks.pools.base import Pool
 from kafka.tasks.pools.runner import Job
-from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, NotDue, Outcome
+from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, LockLost, Outcome
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 from kafka.tasks.worker.admission import AdmissionPolicy
@@ -51,7 +49,6 @@ from kafka.tasks.worker.dispatcher import Dispatcher
 from kafka.tasks.worker.leases import BUFFERED, FINISHED, NEW, RUNNING, Leases
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
 from kafka.tasks.worker.observer import JobObserver
-from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
 from kafka.tasks.worker.shutdown import WorkerShutdown, WorkerStage
 from kafka.tasks.worker.source_buffers import STUCK_GIVE_BACK_S, SourceBuffers
 
@@ -64,11 +61,6 @@ TURN_BYTES: Final = 1024 * 1024
 """Maximum number of leases that are admitted in one turn of the loop, and of their bytes, about. Renewals, results and
 signals are handled between two turns; a record that is not a job costs a write and a line in the log.
 """
-
-HOLD_S: Final = 30.0
-LEAST_HOLD_S: Final = 1.0
-"""A job that is not due is held for so long at most, then it is written anew, so that it keeps no others of its
-partition from being delivered. The more jobs are held, the shorter is the time, so that each is looked at in turn."""
 
 
 class WorkerTimers(Protocol):
@@ -113,14 +105,12 @@ class Worker:
         self._is_start_tracked = options.track_started
         self._on_left = on_left
         self._observers = tuple(observers)
-        self._received: list[Job] = []  # in this turn, to be reported at its end
         self._arrived: deque[JobLease] = deque()  # leases that are not admitted yet
-        self._paused_queues: frozenset[str] = frozenset()
         self._is_degraded = False
         self._is_drained = False
         self._timer: Any = None
         self._timer_at = float("inf")
-        self._state_records = StateRecords(names, host)
+        self._state_records = StateRecords(names, host, backend.schedule_partitions)
         self._admission = AdmissionPolicy(
             tasks, self._state_records, backend.results_partitions, options, rng or random.Random(), self._observers
         )
@@ -173,42 +163,29 @@ class Worker:
         """Admit the next leases that have arrived, TURN_LEASES at most; the others in the turns that follow."""
         now, now_ms = self._check_clock(), self._now_ms()
         count, bytes_left = 0, TURN_BYTES
-        admit, add, received = self._completion.admit, self._dispatcher.add, self._received
+        admit, add = self._completion.admit, self._dispatcher.add
+        received: list[Job] = []
         while self._arrived and count < TURN_LEASES and bytes_left > 0:
             lease = self._arrived.popleft()
             count += 1
             if lease.stage != NEW:  # its lock was lost meanwhile
                 continue
             bytes_left -= len(lease.value or b"")
-            admitted = admit(lease, now_ms)
-            if isinstance(admitted, Job):
-                received.append(admitted)
-                add(admitted)
+            job = admit(lease, now_ms)
+            if job is not None:
+                received.append(job)
+                add(job)
             else:
-                self._hold_or_refuse(lease, admitted, now, now_ms)
-        self._report_received()
+                self._buffers[lease.source].refuse()
+        if received:
+            for observer in self._observers:
+                observer.on_received(received)
         if self._arrived:
             self._timers.call_at(now, self._admit)
         if self._shutdown.has_begun or self._is_degraded:
             self._give_back_unstarted()
         self._completion.flush()
         self._dispatch_and_arm()
-
-    def _hold_or_refuse(self, lease: JobLease, not_due: NotDue | None, now: float, now_ms: int) -> None:
-        """A lease has come that takes no slot: those behind it may run."""
-        self._buffers[lease.source].refuse()
-        if not_due is not None and lease.source.queue in self._paused_queues:
-            self._completion.give_back_held(lease)
-        elif not_due is not None:
-            free_share = 1 - self._leases.holding_count / MAX_HELD_JOBS
-            most_s = max(LEAST_HOLD_S, HOLD_S * free_share)
-            self._leases.hold(lease, now + min((not_due.due_ms - now_ms) / 1000, most_s))
-
-    def _report_received(self) -> None:
-        received, self._received = self._received, []
-        if received:
-            for observer in self._observers:
-                observer.on_received(received)
 
     def lost(self, leases: list[JobLease], reason: str) -> None:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
@@ -241,15 +218,10 @@ class Worker:
             self._on_left()
 
     def paused(self, queues: frozenset[str]) -> None:
-        """These of its queues are paused now. Jobs that were leased before run, but those that are not due are given
-        back."""
+        """These of its queues are paused now. Jobs that were leased before run."""
         self._check_clock()
-        self._paused_queues = queues
         if not self._shutdown.has_begun:
             self._buffers.set_paused(queues)
-            for lease in self._leases.take_held(queues):
-                self._completion.give_back_held(lease)
-            self._completion.flush()
             self._dispatch_and_arm()
 
     # -- events of the pool and the clock -----------------------------------------------------------------------------
@@ -303,7 +275,6 @@ class Worker:
             self._renew_at = now + self._delivery.lock_s / 3
             self._renew(now)
             self._admission.log_suppressed_counts()
-        self._end_holds(now)
         if now - self._buffers.all_stuck_since >= STUCK_GIVE_BACK_S:
             self._dispatcher.take_back()
             self._give_back_older(now)
@@ -358,7 +329,7 @@ class Worker:
         """The jobs that are with the pool."""
         return [lease.job for lease in self._leases.running()]
 
-    def count_by_queue(self) -> dict[str, tuple[int, int]]:
+    def count_by_queue(self) -> dict[str, int]:
         """See :meth:`kafka.tasks.worker.leases.Leases.count_by_queue`."""
         return self._leases.count_by_queue()
 
@@ -444,28 +415,6 @@ class Worker:
             self._completion.give_back(job)
         self._completion.flush()
 
-    def _end_holds(self, now: float) -> None:
-        """Jobs that are due start, as many as are leased at once of those that wait for no time: more of them may have
-        become due together than run here soon, while other workers are idle. Others whose hold ends are given back, for
-        their turn to come again."""
-        leases = self._leases.take_due(now)
-        if not leases:
-            return
-        now_ms, submitted_at = self._now_ms(), self._dispatcher.oldest()
-        for lease in leases:
-            admitted = self._completion.admit(lease, now_ms)
-            if isinstance(admitted, NotDue):
-                self._completion.give_back_held(lease)
-            elif admitted is not None:
-                if self._buffers.has_room(lease.source, self.pool, self._leases, submitted_at, now):
-                    self._received.append(admitted)
-                    self._dispatcher.add(admitted)
-                else:
-                    self._buffers.on_given_back(lease.source)
-                    self._completion.give_back(admitted)
-        self._report_received()
-        self._completion.flush()
-
     def _on_locks_lost(self, leases: Sequence[JobLease], reason: str, is_excused: bool = True) -> None:
         count = 0
         running: list[Job] = []
@@ -524,11 +473,9 @@ class Worker:
         self._maybe_leave()
 
     def _give_back_unstarted(self) -> None:
-        """Give back what has not begun, also what is held for later."""
+        """Give back what has not begun."""
         for job in self._dispatcher.take_unstarted():
             self._completion.give_back(job)
-        for lease in self._leases.take_held():
-            self._completion.give_back_held(lease)
 
     def _abandon(self) -> None:
         """Kill child processes; their jobs are given back when they have ended. Jobs without a process are given back
@@ -565,7 +512,7 @@ class Worker:
         buffers, stuck_at = self._buffers, self._buffers.all_stuck_since + STUCK_GIVE_BACK_S
         if stuck_at <= now:
             stuck_at = inf
-        when = min(self._renew_at, self._shutdown.ends_at, self._leases.due_at, buffers.next_look_at, stuck_at)
+        when = min(self._renew_at, self._shutdown.ends_at, buffers.next_look_at, stuck_at)
         if limit_at is not None:
             when = min(when, limit_at)
         if when != self._timer_at:

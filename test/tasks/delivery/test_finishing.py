@@ -42,7 +42,7 @@ from kafka.tasks.states import JobState
 from test.tasks.fakes import FakePublisher, Queues, a_job, pass_time, settle
 
 NAMES = TopicNames("shop")
-MAKER = StateRecords(NAMES, "host1")
+MAKER = StateRecords(NAMES, "host1", 4)
 MAIN = JobSource("mail", "shop.mail")
 SUSPECTS = JobSource("mail", "shop.mail.suspect", SourceKind.SUSPECT)
 RESULTS, LATE, DUE, SUSPECT, DEAD = (

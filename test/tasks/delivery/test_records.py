@@ -16,7 +16,8 @@ from kafka.tasks.delivery.records import (
     without_payload,
     without_traceback,
 )
-from kafka.tasks.format.envelope import MOST_HEADERS, DeadLetter, Envelope, dead_letter_of, decode
+from kafka.tasks.format.commands import PUT, Command, decode_command
+from kafka.tasks.format.envelope import MOST_HEADERS, DeadLetter, Envelope, Header, dead_letter_of, decode
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.rules.decide import JobHistory, JobPolicy, decide
 from kafka.tasks.rules.outcome import (
@@ -29,6 +30,7 @@ from kafka.tasks.rules.outcome import (
     JobRetried,
     JobSnoozed,
     JobSucceeded,
+    NotDue,
     NotStarted,
     Outcome,
     SuspectedCrash,
@@ -39,7 +41,7 @@ from kafka.tasks.states import JobState
 from test.tasks.fakes import a_job
 
 NAMES = TopicNames("shop")
-MAKER = StateRecords(NAMES, "host1")
+MAKER = StateRecords(NAMES, "host1", 4)
 MAIN = JobSource("mail", "shop.mail")
 DUE = JobSource("mail", "shop.mail.due", SourceKind.DUE)
 SUSPECTS = JobSource("mail", "shop.mail.suspect", SourceKind.SUSPECT)
@@ -74,6 +76,14 @@ def job_of(record: OutgoingRecord) -> Envelope:
     return decode(record.value, record.headers or [], record.key)
 
 
+def command_of(record: OutgoingRecord) -> tuple[Command, Envelope]:
+    """The command in a record, and the job in that."""
+    command = decode_command(record.key, record.value, record.headers or [])
+    assert command is not None
+    assert command.job is not None
+    return command, decode(command.job.value, command.job.headers, command.job.key)
+
+
 def death_of(record: OutgoingRecord) -> DeadLetter:
     death = dead_letter_of(record.headers or [])
     assert death is not None
@@ -92,12 +102,14 @@ def test_what_each_outcome_writes_and_where(source: JobSource) -> None:
     job, dead = RecordKind.JOB, (RecordKind.DEAD, "shop.mail.dead")
     state, due, suspect = (RecordKind.STATE, "shop.results"), (job, "shop.mail.due"), (job, "shop.mail.suspect")
     back = suspect if source is SUSPECTS else due
+    schedule = (RecordKind.COMMAND, "shop.commands")
     rows: list[tuple[Outcome, list[tuple[RecordKind, str]]]] = [
         (JobSucceeded(b"1"), [state]),
         (AttemptFailed(FAULT), [due, state]),
         (AttemptFailed(FAULT, listed=False), [dead, state]),
         (JobRetried(5), [due, state]),
-        (JobSnoozed(5), [due]),
+        (JobRetried(10**17), [schedule, state]),
+        (JobSnoozed(5), [schedule, state]),
         (JobCancelled("no"), [state]),
         (JobExpired(), [state]),
         (WorkerCrashed(FAULT), [dead, state]),
@@ -105,7 +117,8 @@ def test_what_each_outcome_writes_and_where(source: JobSource) -> None:
         (ChildLost("stopped", counts=False), [back]),
         (SuspectedCrash(), [suspect]),
         (NotStarted(), [back]),
-        (UnknownTask("f"), [due]),
+        (NotDue(10**17), [schedule]),
+        (UnknownTask("f"), [schedule]),
         (InvalidRecord("no-job", "x"), [dead, state]),
     ]
     found = [(outcome, [(r.kind, r.topic) for r in records_of(outcome, a_job("f"), source)]) for outcome, _ in rows]
@@ -142,25 +155,71 @@ def test_a_moved_job_keeps_all_that_it_had_and_says_how_far_it_has_come() -> Non
         "extra": (("traceparent", b"00-1"), ("x", None)), "key": b"customer 7",
     }  # fmt: skip
     came = a_job("f", 1, attempt=1, crashes=1, clean=2, unknown=3, unknown_since_ms=5, due_ms=6, **own)
-    now_ms = came.enqueued_ms
     # outcome -> attempt, crashes, clean, unknown, unknown since, due
     rows: list[tuple[Outcome, tuple[int, int, int, int, int | None, int | None]]] = [
-        (AttemptFailed(FAULT), (2, 1, 2, 0, None, now_ms + 4)),
+        (AttemptFailed(FAULT), (2, 1, 2, 0, None, None)),
         (AttemptFailed(FAULT, listed=False), (1, 1, 2, 3, 5, None)),  # dead: as it was, and it may start at once
-        (JobRetried(now_ms + 9000), (2, 1, 2, 0, None, now_ms + 9000)),
-        (JobSnoozed(7000), (1, 1, 2, 0, None, now_ms + 7000)),
         (ChildLost("exit"), (1, 2, 2, 0, None, None)),
         (SuspectedCrash(), (1, 1, 2, 3, 5, 6)),
         (NotStarted(), (1, 1, 3, 3, 5, 6)),
     ]
     for outcome, (attempt, crashes, clean, unknown, since, due) in rows:
-        record = records_of(outcome, came, delay_ms=4)[0]
+        record = records_of(outcome, came)[0]
         headers = [header for header in record.headers or [] if not header[0].startswith("dead-")]
         assert decode(record.value, headers, record.key) == Envelope(
             came.id, "f", came.value, attempt=attempt, crashes=crashes, clean=clean, unknown=unknown,
             unknown_since_ms=since, due_ms=due, **own,
         )  # fmt: skip
         assert (record.key, record.partition) == (b"customer 7", None)
+
+
+def test_a_job_for_later_is_put_into_the_schedule_with_all_that_it_had() -> None:
+    own = {
+        "expires_ms": 10**17, "timeout": 9.0, "content_type": "text/plain", "origin": "a" * 32,
+        "extra": (("traceparent", b"00-1"), ("x", None)), "key": b"customer 7",
+    }  # fmt: skip
+    now_ms = 1_700_000_000_000
+    came = Envelope(
+        f"{now_ms:012x}" + "0001" + "0" * 15 + "6", "f", b"[]", crashes=1, clean=2, unknown=3,
+        unknown_since_ms=now_ms - 9, generation=4, due_ms=6, **own,
+    )  # fmt: skip
+    # outcome -> its time, attempt, unknown, unknown since
+    rows: list[tuple[Outcome, tuple[int, int, int, int | None]]] = [
+        (AttemptFailed(FAULT), (now_ms + 4, 2, 0, None)),
+        (JobRetried(now_ms + 9000), (now_ms + 9000, 2, 0, None)),
+        (JobSnoozed(7000), (now_ms + 7000, 1, 0, None)),
+        (NotDue(now_ms + 8), (now_ms + 8, 1, 3, now_ms - 9)),
+        (UnknownTask("f"), (now_ms + 8000, 1, 4, now_ms - 9)),
+    ]
+    for outcome, (due_ms, attempt, unknown, since) in rows:
+        record = records_of(outcome, came, delay_ms=4)[0]
+        assert (record.kind, record.topic, record.key) == (RecordKind.COMMAND, "shop.commands", came.id.encode())
+        assert record.partition == 2  # kafka.tasks.format.commands: by the last random bits of the id; 6 of 4
+        command, job = command_of(record)
+        assert (command.kind, command.due_ms, command.generation, command.expires_ms) == (PUT, due_ms, 5, 10**17)
+        assert command.job is not None
+        assert command.job.queue == "mail"
+        assert job == Envelope(
+            came.id, "f", b"[]", attempt=attempt, crashes=1, clean=2, unknown=unknown, unknown_since_ms=since,
+            generation=5, **own,
+        )  # fmt: skip
+
+
+def test_what_waits_in_the_schedule_says_so_and_until_when() -> None:
+    """Readers look for what follows from that time on; what does not wait says no time."""
+    envelope = a_job("f", attempt=1)
+    now_ms = envelope.enqueued_ms
+    rows: list[tuple[Outcome, int, list[Header]]] = [
+        (JobSnoozed(7000), 0, [("state", b"SCHEDULED"), ("attempt", b"1"), ("due", b"%d" % (now_ms + 7000))]),
+        (AttemptFailed(FAULT), 9, [("state", b"RETRY"), ("attempt", b"1"), ("due", b"%d" % (now_ms + 9))]),
+        (AttemptFailed(FAULT), 0, [("state", b"RETRY"), ("attempt", b"1")]),
+        (ChildLost("exit"), 0, [("state", b"RETRY"), ("attempt", b"1")]),
+    ]
+    for outcome, delay_ms, expected in rows:
+        state = records_of(outcome, envelope, delay_ms=delay_ms)[-1]
+        headers = [header for header in state.headers or [] if header[0] != "delivery"]
+        assert (state.kind, state.key, headers) == (RecordKind.STATE, envelope.id.encode(), expected)
+    assert records_of(JobSnoozed(7000), envelope)[-1].value == b""
 
 
 def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:

@@ -20,6 +20,7 @@ from kafka.tasks.format.topics import (
     payload_limit,
     queue_plans,
     results_plans,
+    schedule_partitions,
 )
 
 NAMES = TopicNames("shop")
@@ -218,3 +219,12 @@ def test_a_segment_of_jobs_is_small_and_takes_the_largest_batch() -> None:
         assert {plan.configs["segment.bytes"] for plan in (jobs, due, suspect)} == {str(segment_bytes)}
         assert int(jobs.configs["max.message.bytes"]) <= segment_bytes
         assert "segment.bytes" not in dead.configs
+
+
+def test_the_topics_of_the_schedule_have_the_same_number_of_partitions() -> None:
+    """A command and the state that it changes are in partitions of the same number."""
+    commands, state = ExistingTopic("shop.commands", 8, 10**6), ExistingTopic("shop.schedule", 8, 10**6)
+    assert schedule_partitions(NAMES, {each.name: each for each in (commands, state)}) == 8
+    fewer = ExistingTopic("shop.schedule", 4, 10**6)
+    with pytest.raises(KafkaConfigurationError, match="shop.commands has 8 partitions and topic shop.schedule 4"):
+        schedule_partitions(NAMES, {each.name: each for each in (commands, fewer)})

@@ -50,20 +50,19 @@ def test_each_queue_has_its_jobs_by_state_and_the_app_its_workers() -> None:
         Seen(WorkerSnapshot("web:1"), 1.0), Seen(WorkerSnapshot("web:2"), 1.0),
         Seen(WorkerSnapshot("web:3", reasons=("pool: no child is up yet",)), 1.0), Seen(WorkerSnapshot("web:4"), 30.0),
     ]  # fmt: skip
-    world.exporter.update([QueueLength("mail", 90, 5, 4, 7)], workers)
+    world.exporter.update([QueueLength("mail", 90, 5, 7)], workers)
     status, body = world.get("/metrics")
     assert status == 200
     assert numbers(body) == {
         'kafka_tasks_queue_jobs{queue="mail",state="available"}': 90,
         'kafka_tasks_queue_jobs{queue="mail",state="running"}': 5,
-        'kafka_tasks_queue_jobs{queue="mail",state="delayed"}': 4,
         'kafka_tasks_queue_dead_jobs{queue="mail"}': 7,
         'kafka_tasks_queue_paused{queue="mail"}': 0,
         'kafka_tasks_workers{state="ready"}': 2,
         'kafka_tasks_workers{state="unready"}': 1,
         'kafka_tasks_workers{state="silent"}': 1,
     }
-    world.exporter.update([QueueLength("mail", 0, 0, 0, 7, True)], [])
+    world.exporter.update([QueueLength("mail", 0, 0, 7, True)], [])
     found = numbers(world.get("/metrics")[1])
     assert found['kafka_tasks_queue_paused{queue="mail"}'] == 1
     assert found['kafka_tasks_queue_jobs{queue="mail",state="available"}'] == 0
@@ -73,7 +72,7 @@ def test_each_queue_has_its_jobs_by_state_and_the_app_its_workers() -> None:
 def test_numbers_that_are_not_known_are_no_numbers() -> None:
     world = World()
     assert world.get("/metrics") == (503, "nothing was read yet\n")
-    world.exporter.update([QueueLength("mail", 90, 5, 4, 7)], [])
+    world.exporter.update([QueueLength("mail", 90, 5, 7)], [])
     assert world.get("/metrics")[0] == 200
     world.exporter.fail("no brokers")
     assert world.get("/metrics") == (503, "no brokers\n")

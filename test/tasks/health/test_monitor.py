@@ -39,9 +39,9 @@ class AWorker:
         self.pool: Pool = pool
         self.contacts = delivery.contacts
         self.jobs: list[Job] = []
-        self.held = {"mail": (3, 1)}
+        self.held = {"mail": 3}
 
-    def count_by_queue(self) -> dict[str, tuple[int, int]]:
+    def count_by_queue(self) -> dict[str, int]:
         return self.held
 
     def statistics(self) -> dict[str, int]:
@@ -111,6 +111,7 @@ class World:
         backend = WorkerBackend(
             lambda events: NotImplemented,
             8,
+            4,
             snapshots=self.snapshots,
             connect_error=lambda: self.connect_error,
             measure_backlogs=self.measuring.append,
@@ -241,9 +242,7 @@ def test_prometheus_reads_the_worker_as_it_is(world: World) -> None:
         ("kafka_tasks_children_rss_bytes",): 70_000_000,
         ("kafka_tasks_oldest_job_seconds",): 3.5,
         ("kafka_tasks_queue_held_jobs", "default", "running"): 0,
-        ("kafka_tasks_queue_held_jobs", "default", "delayed"): 0,
         ("kafka_tasks_queue_held_jobs", "mail", "running"): 3,
-        ("kafka_tasks_queue_held_jobs", "delayed", "mail"): 1,
     }
     ours = {name: value for name, value in samples.items() if name[0].startswith("kafka_") and "info" not in name[0]}
     assert ours == expected
@@ -383,7 +382,7 @@ def test_the_snapshot_says_what_there_is_to_say(world: World) -> None:
     assert found.counts == {"leased": 9, "done": 5, "failed": 3, "dead": 1}
     assert found.pool_counts == {"busy": 1, "soft_limits": 2}
     assert found.lost == {"oom": 1}
-    assert found.queue_jobs == (QueueJobs("default", 0, 0), QueueJobs("mail", 3, 1))
+    assert found.queue_jobs == (QueueJobs("default", 0), QueueJobs("mail", 3))
     assert [child.pid for child in found.children] == [20]
     assert found.running == (RunningJob("j1", "mail.send", 3.5, 40_000_000, 20),)
     assert found.rss_bytes is None or found.rss_bytes > 1_000_000

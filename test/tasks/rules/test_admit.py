@@ -27,7 +27,7 @@ LACKS = "no such task"
 UNKNOWN = UnknownTask("f", LACKS)
 THREE_CRASHES = WorkerCrashed(ErrorInfo("WorkerLost", "3 workers died while they ran this job"))
 
-ROWS: list[tuple[str, JobHistory, bool, bool, Outcome | NotDue | None]] = [
+ROWS: list[tuple[str, JobHistory, bool, bool, Outcome | None]] = [
     # history, whether this worker can run it, whether it comes from the suspects -> why it does not run
     ("first delivery", JobHistory(), True, False, None),
     ("suspect", JobHistory(), True, True, None),
@@ -58,8 +58,8 @@ ROWS: list[tuple[str, JobHistory, bool, bool, Outcome | NotDue | None]] = [
     ("due later, suspect", JobHistory(due_ms=NOW + 1), True, True, NotDue(NOW + 1)),
     ("due later, unknown", JobHistory(due_ms=NOW + 1), False, False, NotDue(NOW + 1)),
     ("due later, at the limit", JobHistory(due_ms=NOW + 1, crashes=3), True, False, NotDue(NOW + 1)),
-    # no worker has started it, so it is no suspect; the broker's limit counts its deliveries all the same
-    ("due later, delivered before", JobHistory(due_ms=NOW + 1, deliveries=2), True, False, NotStarted()),
+    # no worker has started it, so it is no suspect
+    ("due later, delivered before", JobHistory(due_ms=NOW + 1, deliveries=2), True, False, NotDue(NOW + 1)),
     ("due now, delivered before", JobHistory(due_ms=NOW, deliveries=2), True, False, SuspectedCrash()),
     ("due now, unknown", JobHistory(due_ms=NOW), False, False, UNKNOWN),
     # its time is that of the next look of a worker that cannot run it
@@ -115,7 +115,7 @@ HISTORIES = st.builds(
 
 
 @given(HISTORIES, st.booleans(), st.booleans())
-def test_what_runs_may_run_and_only_a_first_delivery_is_held(history: JobHistory, can_run: bool, suspect: bool) -> None:
+def test_what_runs_may_run_and_what_is_not_due_does_not(history: JobHistory, can_run: bool, suspect: bool) -> None:
     lacks = None if can_run else LACKS
     found = admit("f", history, JobPolicy(), lacks=lacks, suspect=suspect, now_ms=NOW)
     is_expired = history.expires_ms is not None and history.expires_ms <= NOW
@@ -126,7 +126,6 @@ def test_what_runs_may_run_and_only_a_first_delivery_is_held(history: JobHistory
         assert suspect or history.deliveries == 1
         assert history.due_ms is None or history.due_ms <= NOW or history.unknown_since_ms is not None
     elif isinstance(found, NotDue):
-        assert history.deliveries == 1
         assert found.due_ms == history.due_ms
         assert found.due_ms > NOW
     elif isinstance(found, SuspectedCrash):

@@ -19,6 +19,7 @@ from kafka.tasks.rules.outcome import (
     JobSnoozed,
     JobSucceeded,
     LockLost,
+    NotDue,
     NotStarted,
     Outcome,
     SuspectedCrash,
@@ -32,7 +33,8 @@ DELAY = 4_000
 """The back-off that each row is decided with; only a failed attempt may look at it."""
 FAULT = ErrorInfo("OSError", "disk")
 DEAD, DUE, BACK, SUSPECT = MoveTarget.DEAD, MoveTarget.DUE, MoveTarget.BACK, MoveTarget.SUSPECT
-FAILURE, RETRY, REVOKED = JobState.FAILURE, JobState.RETRY, JobState.REVOKED
+SCHEDULE = MoveTarget.SCHEDULE
+FAILURE, RETRY, REVOKED, SCHEDULED = JobState.FAILURE, JobState.RETRY, JobState.REVOKED, JobState.SCHEDULED
 FIVE = JobPolicy(max_attempts=5)
 DAY_MS = 86_400_000
 
@@ -56,17 +58,18 @@ ROWS: list[tuple[str, Outcome, JobHistory, JobPolicy, JobDecision]] = [
     ("expired", AttemptFailed(FAULT), JobHistory(expires_ms=NOW), FIVE,
      JobDecision(DEAD, FAILURE, cause="expired")),
     ("attempts left", AttemptFailed(FAULT), JobHistory(4, 1), FIVE,
-     JobDecision(DUE, RETRY, 5, 1, due_ms=NOW + DELAY)),
+     JobDecision(SCHEDULE, RETRY, 5, 1, due_ms=NOW + DELAY)),
     ("expires before the next attempt", AttemptFailed(FAULT), JobHistory(expires_ms=NOW + DELAY), FIVE,
      JobDecision(DEAD, FAILURE, 1, cause="expired")),
     ("expires after the next attempt", AttemptFailed(FAULT), JobHistory(expires_ms=NOW + DELAY + 1), FIVE,
-     JobDecision(DUE, RETRY, 2, due_ms=NOW + DELAY)),
+     JobDecision(SCHEDULE, RETRY, 2, due_ms=NOW + DELAY)),
     ("waited for a worker, then failed", AttemptFailed(FAULT), WAITED, FIVE,
-     JobDecision(DUE, RETRY, 3, 1, due_ms=NOW + DELAY)),
+     JobDecision(SCHEDULE, RETRY, 3, 1, due_ms=NOW + DELAY)),
     # task-queue.md "A task may return or raise": RetryAt is an attempt, and its policy may be none at all
     ("RetryAt, no retry=", JobRetried(NOW + 7000), JobHistory(9, 1), JobPolicy(),
-     JobDecision(DUE, RETRY, 10, 1, due_ms=NOW + 7000)),
-    ("RetryAt, attempts left", JobRetried(NOW + 7000), WAITED, FIVE, JobDecision(DUE, RETRY, 3, 1, due_ms=NOW + 7000)),
+     JobDecision(SCHEDULE, RETRY, 10, 1, due_ms=NOW + 7000)),
+    ("RetryAt, attempts left", JobRetried(NOW + 7000), WAITED, FIVE,
+     JobDecision(SCHEDULE, RETRY, 3, 1, due_ms=NOW + 7000)),
     ("RetryAt, used up", JobRetried(NOW + 7000), JobHistory(5, 1), FIVE,
      JobDecision(DEAD, FAILURE, 5, 1, cause="attempts")),
     ("RetryAt, expired", JobRetried(NOW + 7000), JobHistory(2, expires_ms=NOW), FIVE,
@@ -75,19 +78,20 @@ ROWS: list[tuple[str, Outcome, JobHistory, JobPolicy, JobDecision]] = [
      JobDecision(DEAD, FAILURE, 2, cause="expired")),
     ("RetryAt, expires before it", JobRetried(NOW + 7000), JobHistory(expires_ms=NOW + 7000), FIVE,
      JobDecision(DEAD, FAILURE, 1, cause="expired")),
-    ("RetryAt, past", JobRetried(NOW - 5), JobHistory(2), FIVE, JobDecision(DUE, RETRY, 3, due_ms=NOW - 5)),
+    ("RetryAt, past", JobRetried(NOW - 5), JobHistory(2), FIVE, JobDecision(DUE, RETRY, 3)),
+    ("RetryAt, now", JobRetried(NOW), JobHistory(2), FIVE, JobDecision(DUE, RETRY, 3)),
     # no number of attempts ends it: it does not come back at once without end
     ("RetryAt, past, no retry=", JobRetried(NOW - 5), JobHistory(2), JobPolicy(),
-     JobDecision(DUE, RETRY, 3, due_ms=NOW + 1000)),
-    ("Snooze(0)", JobSnoozed(0), JobHistory(2), FIVE, JobDecision(DUE, None, 2, due_ms=NOW + 1000)),
+     JobDecision(SCHEDULE, RETRY, 3, due_ms=NOW + 1000)),
+    ("Snooze(0)", JobSnoozed(0), JobHistory(2), FIVE, JobDecision(SCHEDULE, SCHEDULED, 2, due_ms=NOW + 1000)),
     ("RetryAt, not yet expired", JobRetried(NOW + 7000), JobHistory(expires_ms=NOW + 7001), FIVE,
-     JobDecision(DUE, RETRY, 2, due_ms=NOW + 7000)),
+     JobDecision(SCHEDULE, RETRY, 2, due_ms=NOW + 7000)),
     # Snooze is no attempt, so no number of attempts ends it; one that expires meanwhile is found when it is due
-    ("Snooze", JobSnoozed(7000), RAN, FIVE, JobDecision(DUE, None, 2, 1, due_ms=NOW + 7000)),
+    ("Snooze", JobSnoozed(7000), RAN, FIVE, JobDecision(SCHEDULE, SCHEDULED, 2, 1, due_ms=NOW + 7000)),
     ("Snooze in the last attempt", JobSnoozed(7000), JobHistory(5, 1, expires_ms=NOW), FIVE,
-     JobDecision(DUE, None, 5, 1, due_ms=NOW + 7000)),
+     JobDecision(SCHEDULE, SCHEDULED, 5, 1, due_ms=NOW + 7000)),
     ("Snooze after a wait for a worker", JobSnoozed(7000), WAITED, FIVE,
-     JobDecision(DUE, None, 2, 1, due_ms=NOW + 7000)),
+     JobDecision(SCHEDULE, SCHEDULED, 2, 1, due_ms=NOW + 7000)),
     ("Cancel", JobCancelled("no"), RAN, FIVE, JobDecision(state=REVOKED, attempt=2, cause="cancelled")),
     ("expires", JobExpired(), RAN, FIVE, JobDecision(state=REVOKED, attempt=2, cause="expired")),
     ("workers died", WorkerCrashed(FAULT), JobHistory(2, 3), FIVE,
@@ -105,19 +109,24 @@ ROWS: list[tuple[str, Outcome, JobHistory, JobPolicy, JobDecision]] = [
     ("given back", NotStarted(), RAN, FIVE, JobDecision(BACK, None, 2, 1, clean=1)),
     ("given back as it is", NotStarted(), WAITED, FIVE,
      JobDecision(BACK, None, 2, 1, clean=1, unknown=3, unknown_since_ms=NOW - 9, due_ms=NOW - 1)),
+    # a time before which it does not start is the schedule's affair; otherwise it is as it was
+    ("not due", NotDue(NOW + 5), JobHistory(2, 1, due_ms=NOW + 5), FIVE,
+     JobDecision(SCHEDULE, None, 2, 1, due_ms=NOW + 5)),
+    ("not due, unknown", NotDue(NOW + 5), JobHistory(2, 1, unknown=3, unknown_since_ms=NOW - 9, due_ms=NOW + 5), FIVE,
+     JobDecision(SCHEDULE, None, 2, 1, unknown=3, unknown_since_ms=NOW - 9, due_ms=NOW + 5)),
     # task-queue.md "Delivery": a count of 2 or more is only a suspicion
     ("suspicion", SuspectedCrash(), JobHistory(2, 1, deliveries=2), FIVE, JobDecision(SUSPECT, None, 2, 1)),
     ("suspicion, as it is", SuspectedCrash(), WAITED, FIVE,
      JobDecision(SUSPECT, None, 2, 1, unknown=3, unknown_since_ms=NOW - 9, due_ms=NOW - 1)),
     # task-queue.md "Topics": re-enqueued with growing delays until `unknown_ttl` (one day)
     ("unknown, first", UnknownTask("f"), JobHistory(2, 1), FIVE,
-     JobDecision(DUE, None, 2, 1, unknown=1, unknown_since_ms=NOW, due_ms=NOW + 1000)),
+     JobDecision(SCHEDULE, None, 2, 1, unknown=1, unknown_since_ms=NOW, due_ms=NOW + 1000)),
     ("unknown, again", UnknownTask("f"), JobHistory(2, 1, unknown=1, unknown_since_ms=5, due_ms=6), FIVE,
-     JobDecision(DUE, None, 2, 1, unknown=2, unknown_since_ms=5, due_ms=NOW + 2000)),
+     JobDecision(SCHEDULE, None, 2, 1, unknown=2, unknown_since_ms=5, due_ms=NOW + 2000)),
     ("unknown, of a release without a time", UnknownTask("f"), JobHistory(unknown=2), FIVE,
-     JobDecision(DUE, unknown=3, unknown_since_ms=NOW, due_ms=NOW + 4000)),
+     JobDecision(SCHEDULE, unknown=3, unknown_since_ms=NOW, due_ms=NOW + 4000)),
     ("unknown, last moment", UnknownTask("f"), JobHistory(2, 1, unknown=9, unknown_since_ms=NOW - 499),
-     JobPolicy(unknown_ttl_ms=500), JobDecision(DUE, None, 2, 1, unknown=10, unknown_since_ms=NOW - 499,
+     JobPolicy(unknown_ttl_ms=500), JobDecision(SCHEDULE, None, 2, 1, unknown=10, unknown_since_ms=NOW - 499,
      due_ms=NOW + 60_000)),
     ("unknown for longer", UnknownTask("f"), JobHistory(2, 1, unknown=9, unknown_since_ms=NOW - 500),
      JobPolicy(unknown_ttl_ms=500), JobDecision(DEAD, FAILURE, 2, 1, cause="unknown-task")),
@@ -159,7 +168,7 @@ def test_histories_policies_and_decisions_are_values_that_cannot_be_changed() ->
 
 def test_a_retry_without_a_back_off_may_start_at_once() -> None:
     assert decide(AttemptFailed(FAULT), RAN, FIVE, NOW) == JobDecision(DUE, RETRY, 3, 1)
-    assert decide(AttemptFailed(FAULT), RAN, FIVE, NOW, 1) == JobDecision(DUE, RETRY, 3, 1, due_ms=NOW + 1)
+    assert decide(AttemptFailed(FAULT), RAN, FIVE, NOW, 1) == JobDecision(SCHEDULE, RETRY, 3, 1, due_ms=NOW + 1)
 
 
 def every_decision() -> list[tuple[Outcome, JobHistory, JobPolicy, JobDecision]]:
@@ -196,6 +205,7 @@ def test_whatever_the_history_a_decision_keeps_these_promises() -> None:
         if decision.attempt > history.attempt:
             assert isinstance(outcome, AttemptFailed | JobRetried)
             assert policy.max_attempts is None or decision.attempt <= policy.max_attempts
+        assert (decision.move is SCHEDULE) is (decision.due_ms is not None) or decision.move in (BACK, SUSPECT)
         if decision.clean:  # what is given back is as it was
             assert decision == JobDecision(
                 BACK, None, history.attempt, history.crashes, 1, "", history.unknown, history.unknown_since_ms,
@@ -232,7 +242,7 @@ def test_an_unknown_task_is_looked_at_less_often_each_time_for_a_day() -> None:
     assert UNKNOWN_DELAYS_S == (1, 2, 4, 8, 15, 30, 60)
     now_ms, waits = NOW, []
     history = JobHistory()
-    while (decision := decide(UnknownTask("f"), history, JobPolicy(), now_ms)).move is DUE:
+    while (decision := decide(UnknownTask("f"), history, JobPolicy(), now_ms)).move is SCHEDULE:
         assert decision.due_ms is not None
         waits.append((decision.due_ms - now_ms) / 1000)
         now_ms = decision.due_ms

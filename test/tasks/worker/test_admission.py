@@ -14,6 +14,7 @@ import pytest
 from kafka.tasks import App, Retry, expo
 from kafka.tasks.delivery.base import Ending, JobLease, JobSource, SourceKind
 from kafka.tasks.delivery.records import StateRecords
+from kafka.tasks.format.commands import JOB_KEY
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.envelope import decode as decode_job
 from kafka.tasks.format.job_id import make_id
@@ -74,7 +75,7 @@ class Bench:
     def __init__(self, **numbers: Any) -> None:
         self.app = an_app()
         self.admission = AdmissionPolicy(
-            self.app.tasks, StateRecords(self.app.names, "h"), 8, WorkerOptions(**numbers), random.Random(0)
+            self.app.tasks, StateRecords(self.app.names, "h", 4), 8, WorkerOptions(**numbers), random.Random(0)
         )
 
     def lease(
@@ -86,7 +87,7 @@ class Bench:
         lease.excused = excused
         return lease
 
-    def admit(self, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Job | NotDue | Ending:
+    def admit(self, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Job | Ending:
         return self.admission.admit(self.lease(name, source, **fields), NOW)
 
     def end(self, outcome: Outcome, name: str = "plain", source: JobSource = QUEUE, **fields: Any) -> Ending:
@@ -108,18 +109,16 @@ def written(ending: Ending) -> list[str]:
     return found
 
 
-def outcome_of(found: Job | Ending | NotDue) -> object:
+def outcome_of(found: Job | Ending) -> object:
     """What becomes of a lease, as far as the worker goes by it."""
     if isinstance(found, Job):
         return "runs"
-    if isinstance(found, NotDue):
-        return found.due_ms - NOW
     marks = [name for name in ("is_move", "is_dead", "is_last") if getattr(found, name)]
     return [*written(found), *marks]
 
 
 def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
-    # the lease -> "runs", in how many ms it is due, or the records that end it and what the worker goes by
+    # the lease -> "runs", or the records that end it and what the worker goes by
     dead = ["FAILURE", "is_dead", "is_last"]
     rows: list[tuple[dict[str, Any], object]] = [
         ({}, "runs"),
@@ -136,26 +135,26 @@ def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
         ({"source": SUSPECT, "deliveries": 4}, ["shop.q.dead crashes crashes=3", *dead]),
         ({"source": SUSPECT, "deliveries": 4, "excused": 1}, ["shop.q.suspect crashes=2 clean=1", "is_move"]),
         ({"source": SUSPECT, "expires_ms": NOW}, ["REVOKED", "is_last"]),
-        # not due: it is held; after a delivery it is written anew, since the broker's limit counts it
-        ({"source": DUE, "due_ms": NOW + 7}, 7),
-        ({"source": SUSPECT, "due_ms": NOW + 7}, 7),
-        ({"name": "new", "source": DUE, "due_ms": NOW + 7}, 7),
-        ({"source": DUE, "due_ms": NOW + 7, "deliveries": 2}, ["shop.q.due clean=1 in 7 ms"]),
+        # not due: the schedule has it until then
+        ({"source": DUE, "due_ms": NOW + 7}, ["shop.commands in 7 ms"]),
+        ({"source": SUSPECT, "due_ms": NOW + 7, "crashes": 2}, ["shop.commands crashes=2 in 7 ms"]),
+        ({"name": "new", "source": DUE, "due_ms": NOW + 7}, ["shop.commands in 7 ms"]),
+        ({"source": DUE, "due_ms": NOW + 7, "deliveries": 2}, ["shop.commands in 7 ms"]),
         ({"source": DUE, "due_ms": NOW + 7, "expires_ms": NOW}, ["REVOKED", "is_last"]),
-        # what this worker cannot run waits among the due jobs, and starts at once where it can run
-        ({"name": "new"}, ["shop.q.due unknown=1 in 1000 ms"]),
+        # what this worker cannot run waits in the schedule, and starts at once where it can run
+        ({"name": "new"}, ["shop.commands unknown=1 in 1000 ms"]),
         ({"name": "new", "deliveries": 3}, ["shop.q.suspect", "is_move"]),
         ({"name": "new", "source": DUE, "unknown": 2, "unknown_since_ms": NOW - 3000},
-         ["shop.q.due unknown=3 in 4000 ms"]),
+         ["shop.commands unknown=3 in 4000 ms"]),
         ({"name": "new", "source": DUE, "unknown": 9, "unknown_since_ms": NOW - 86_400_000},
          ["shop.q.dead unknown-task unknown=9", *dead]),
         ({"name": "new", "source": SUSPECT, "deliveries": 2, "crashes": 1},
-         ["shop.q.due crashes=2 unknown=1 in 1000 ms"]),
+         ["shop.commands crashes=2 unknown=1 in 1000 ms"]),
         ({"name": "new", "source": SUSPECT, "deliveries": 2, "excused": 1},
-         ["shop.q.due unknown=1 in 1000 ms"]),
+         ["shop.commands unknown=1 in 1000 ms"]),
         ({"source": DUE, "unknown": 2, "unknown_since_ms": NOW - 3000, "due_ms": NOW + 9}, "runs"),
-        ({"needs": ("rust",)}, ["shop.q.due unknown=1 in 1000 ms"]),
-        ({"name": "new", "needs": ("rust",)}, ["shop.q.due unknown=1 in 1000 ms"]),
+        ({"needs": ("rust",)}, ["shop.commands unknown=1 in 1000 ms"]),
+        ({"name": "new", "needs": ("rust",)}, ["shop.commands unknown=1 in 1000 ms"]),
         # docs of kafka.tasks.hooks: no topic can have a job of the hidden task
         ({"name": "kafka.tasks.error_handler"}, ["shop.q.dead bad-name", "FAILURE", "is_dead"]),
         ({"partition": 7}, "runs"),
@@ -169,7 +168,7 @@ def test_which_leased_jobs_run_and_how_the_others_leave() -> None:
 def test_the_hidden_task_is_for_no_topic_even_where_the_worker_has_it() -> None:
     bench = Bench()
     bench.admission = AdmissionPolicy(
-        {"kafka.tasks.error_handler": bench.app.tasks["plain"]}, StateRecords(bench.app.names, "h"), 8,
+        {"kafka.tasks.error_handler": bench.app.tasks["plain"]}, StateRecords(bench.app.names, "h", 4), 8,
         WorkerOptions(), random.Random(0),
     )  # fmt: skip
     assert outcome_of(bench.admit("kafka.tasks.error_handler")) == ["shop.q.dead bad-name", "FAILURE", "is_dead"]
@@ -178,20 +177,8 @@ def test_the_hidden_task_is_for_no_topic_even_where_the_worker_has_it() -> None:
 def test_how_long_a_job_waits_for_a_worker_is_a_setting() -> None:
     lease = {"name": "new", "source": DUE, "unknown": 9}
     dead = ["shop.q.dead unknown-task unknown=9", "FAILURE", "is_dead", "is_last"]
-    for since_ms, expected in ((NOW - 59_999, ["shop.q.due unknown=10 in 60000 ms"]), (NOW - 60_000, dead)):
+    for since_ms, expected in ((NOW - 59_999, ["shop.commands unknown=10 in 60000 ms"]), (NOW - 60_000, dead)):
         assert outcome_of(Bench(unknown_ttl_s=60).admit(**lease, unknown_since_ms=since_ms)) == expected
-
-
-def test_a_job_that_is_given_back_while_it_is_held_goes_where_it_came_from() -> None:
-    bench = Bench()
-    for source, expected in (
-        (QUEUE, ["shop.q.due crashes=1 clean=3 in 7 ms"]),
-        (DUE, ["shop.q.due crashes=1 clean=3 in 7 ms"]),
-        (SUSPECT, ["shop.q.suspect crashes=1 clean=3 in 7 ms", "is_move"]),
-    ):
-        lease = bench.lease(source=source, due_ms=NOW + 7, crashes=1, clean=2)
-        assert isinstance(bench.admission.admit(lease, NOW), NotDue)
-        assert outcome_of(bench.admission.give_back(lease, NOW)) == expected
 
 
 def test_every_move_of_a_job_keeps_its_key_and_the_headers_of_others() -> None:
@@ -199,11 +186,12 @@ def test_every_move_of_a_job_keeps_its_key_and_the_headers_of_others() -> None:
     # outcome -> where the job goes
     rows: list[tuple[Outcome, str]] = [
         (ERROR, "shop.q.due"),
-        (JobRetried(NOW + 5), "shop.q.due"),
-        (JobSnoozed(5), "shop.q.due"),
+        (JobRetried(NOW + 5), "shop.commands"),
+        (JobSnoozed(5), "shop.commands"),
         (ChildLost("exit"), "shop.q.due"),
         (NotStarted(), "shop.q.due"),
-        (UNKNOWN, "shop.q.due"),
+        (NotDue(NOW + 5), "shop.commands"),
+        (UNKNOWN, "shop.commands"),
         (SuspectedCrash(), "shop.q.suspect"),
         (AttemptFailed(ErrorInfo("E"), listed=False), "shop.q.dead"),
         (WorkerCrashed(ErrorInfo("E")), "shop.q.dead"),
@@ -212,13 +200,10 @@ def test_every_move_of_a_job_keeps_its_key_and_the_headers_of_others() -> None:
         for key in (b"customer 7", b"", None):
             ending = Bench().end(outcome, "again", key=key, extra=others)
             record = ending.records[0]
-            assert (record.topic, record.key, record.value) == (topic, key, b"[]")
+            its_key = dict(record.headers or []).get(JOB_KEY) if topic == "shop.commands" else record.key
+            assert (record.topic, its_key, record.value) == (topic, key, b"[]")
             assert tuple(each for each in record.headers or [] if each in others) == others
-    held = Bench()
-    lease = held.lease(due_ms=NOW + 7, key=b"customer 7", extra=others)
-    (record,) = held.admission.give_back(lease, NOW).records
-    assert (record.key, tuple(each for each in record.headers or [] if each in others)) == (b"customer 7", others)
-    job = held.admit(key=b"customer 7", extra=others)
+    job = Bench().admit(key=b"customer 7", extra=others)
     assert isinstance(job, Job)
     assert (job.envelope.key, job.envelope.extra) == (b"customer 7", others)
 
@@ -234,19 +219,19 @@ def test_a_record_that_is_no_job_keeps_its_key() -> None:
 def test_the_next_attempt_is_due_after_the_back_off_of_the_policy() -> None:
     # attempt, outcome -> where it goes; only an error of the task is followed by its back-off
     rows: list[tuple[int, Outcome, list[str]]] = [
-        (1, ERROR, ["shop.q.due attempt=2 in 4000 ms", "RETRY"]),
-        (2, ERROR, ["shop.q.due attempt=3 in 8000 ms", "RETRY"]),
-        (3, ERROR, ["shop.q.due attempt=4 in 16000 ms", "RETRY"]),
-        (2, JobRetried(NOW + 5), ["shop.q.due attempt=3 in 5 ms", "RETRY"]),
+        (1, ERROR, ["shop.commands attempt=2 in 4000 ms", "RETRY"]),
+        (2, ERROR, ["shop.commands attempt=3 in 8000 ms", "RETRY"]),
+        (3, ERROR, ["shop.commands attempt=4 in 16000 ms", "RETRY"]),
+        (2, JobRetried(NOW + 5), ["shop.commands attempt=3 in 5 ms", "RETRY"]),
         (4, JobRetried(NOW + 5), ["shop.q.dead attempts attempt=4", "FAILURE", "is_dead", "is_last"]),
-        (4, JobSnoozed(5000), ["shop.q.due attempt=4 in 5000 ms"]),
+        (4, JobSnoozed(5000), ["shop.commands attempt=4 in 5000 ms", "SCHEDULED"]),
         (2, ChildLost("exit"), ["shop.q.due attempt=2 crashes=1", "RETRY"]),
         (2, NotStarted(), ["shop.q.due attempt=2 clean=1"]),
     ]
     found = [(n, outcome, outcome_of(Bench().end(outcome, "later", attempt=n))) for n, outcome, _ in rows]
     assert found == rows
     assert outcome_of(Bench().end(ERROR, "later", attempt=2, source=SUSPECT)) == [
-        "shop.q.due attempt=3 in 8000 ms", "RETRY"
+        "shop.commands attempt=3 in 8000 ms", "RETRY"
     ]  # fmt: skip
 
 
@@ -257,7 +242,7 @@ def test_jitter_takes_up_to_a_half_of_the_back_off_by_the_generator_that_is_give
     def waits(seed: int) -> list[str]:
         bench = Bench()
         options = WorkerOptions()
-        bench.admission = AdmissionPolicy(app.tasks, StateRecords(app.names, "h"), 8, options, random.Random(seed))
+        bench.admission = AdmissionPolicy(app.tasks, StateRecords(app.names, "h", 4), 8, options, random.Random(seed))
         return [written(bench.end(ERROR, "later"))[0] for _ in range(50)]
 
     found = [int(text.split()[-2]) for text in waits(1)]
@@ -272,9 +257,9 @@ def test_a_back_off_that_raises_is_logged_and_a_minute(caplog: pytest.LogCapture
     retry = Retry(max_attempts=5, backoff=lambda attempt: next(waits), jitter=False)
     bench.app.task(name="broken", retry=retry)(lambda: None)
     bench.admission = AdmissionPolicy(
-        bench.app.tasks, StateRecords(bench.app.names, "h"), 8, WorkerOptions(), random.Random(0)
+        bench.app.tasks, StateRecords(bench.app.names, "h", 4), 8, WorkerOptions(), random.Random(0)
     )
-    assert outcome_of(bench.end(ERROR, "broken")) == ["shop.q.due attempt=2 in 60000 ms", "RETRY"]
+    assert outcome_of(bench.end(ERROR, "broken")) == ["shop.commands attempt=2 in 60000 ms", "RETRY"]
     assert FALLBACK_BACKOFF_S == 60
     assert "the back-off of task broken failed, retrying after 60 s" in caplog.text
 

@@ -70,7 +70,7 @@ class World:
 
         self.pool = ManualPool(2, self._wake)
         pool = self.pool if manual else InlinePool(run, 1, self._wake)
-        backend = WorkerBackend(self._open, 8)
+        backend = WorkerBackend(self._open, 8, 4)
         self.worker = Worker(
             app.tasks, app.names, self.loop, self.now_ms, "h", backend, pool, WorkerOptions(), observers=[self.log]
         )

@@ -15,7 +15,6 @@ from kafka.tasks.worker.leases import (
     FINISHED,
     FINISHING,
     HANDED_OFF,
-    HELD,
     MAX_EXCUSED,
     NEW,
     RUNNING,
@@ -41,7 +40,7 @@ def a_lease(source: JobSource = JOBS, deliveries: int = 1, offset: int = 0) -> J
     return lease
 
 
-@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from((*range(7), LOSE)))))
+@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from((*range(6), LOSE)))))
 def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> None:
     leases = Leases()
     all_of_them = [a_lease(SOURCES[n % 3]) for n in range(9)]
@@ -52,8 +51,6 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
             leases.mark_lost(lease, True)
         elif lease.stage == FINISHED:
             continue
-        elif stage == HELD:
-            leases.hold(lease, 5.0)
         elif stage == FINISHED:
             leases.finish([lease])
         elif stage == HANDED_OFF:
@@ -62,8 +59,7 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
             leases.set_stage(lease, stage)
         held = [each for each in all_of_them if each.stage != FINISHED and not each.lost]
         assert len(leases) == len(held)
-        not_due = [each for each in held if each.stage == HELD]
-        assert (leases.held_bytes, leases.holding_bytes) == (3 * (len(held) - len(not_due)), 3 * len(not_due))
+        assert leases.held_bytes == 3 * len(held)
         unfinished = [each for each in all_of_them if each.stage in UNFINISHED]
         assert leases.unfinished_count == len(unfinished)
         assert leases.unfinished_of == {source: sum(each.source == source for each in unfinished) for source in SOURCES}
@@ -122,56 +118,13 @@ def test_only_the_last_lost_locks_are_remembered() -> None:
     assert [lease.excused for lease in found] == [0, 1, 1]
 
 
-def test_what_is_held_is_due_in_the_order_of_its_times_and_not_at_all_when_lost() -> None:
-    leases = Leases()
-    first, second, lost = (a_lease() for _ in range(3))
-    for lease, until in ((second, 20.0), (first, 10.0), (lost, 15.0)):
-        leases.add([lease], 0.0, 30.0)
-        leases.hold(lease, until)
-    leases.mark_lost(lost, True)
-    assert {first.stage, second.stage} == {HELD}
-    assert leases.due_at == 10.0
-    assert leases.take_due(19.0) == [first]
-    assert leases.take_held() == [second]
-    assert leases.due_at == float("inf")
-
-
-def test_equal_times_are_due_in_the_order_of_the_holds_and_all_may_be_taken() -> None:
-    leases = Leases()
-    held = [a_lease(SOURCES[n % 3]) for n in range(4)]
-    leases.add(held, 0.0, 30.0)
-    for lease in held:
-        leases.hold(lease, 1.0)
-    assert leases.holding_count == 4
-    assert leases.take_due(0.9) == []
-    assert leases.take_due(1.0) == held
-    assert leases.holding_count == 0
-    for lease, until in zip(held, (5.0, 3.0, 4.0, 2.0), strict=True):
-        leases.hold(lease, until)
-    leases.mark_lost(held[2], True)
-    assert leases.take_held() == [held[3], held[1], held[0]]
-    assert leases.due_at == float("inf")
-
-
-def test_held_leases_of_some_queues_may_be_taken() -> None:
-    leases = Leases()
-    mail, other, sooner = (a_lease(JobSource(queue, "t")) for queue in ("mail", "other", "mail"))
-    leases.add([mail, other, sooner], 0.0, 30.0)
-    for lease, until in ((mail, 3.0), (other, 2.0), (sooner, 1.0)):
-        leases.hold(lease, until)
-    assert leases.take_held({"mail"}) == [sooner, mail]
-    assert (leases.holding_count, leases.due_at) == (1, 2.0)
-    assert leases.take_held(set()) == []
-    assert leases.take_held() == [other]
-
-
 def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer_and_of_what_was_handed_off() -> None:
     leases = Leases()
-    of_stage = {stage: a_lease() for stage in (NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING, HELD)}
+    of_stage = {stage: a_lease() for stage in (NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING)}
     leases.add(of_stage.values(), 0.0, 30.0)
     for stage, lease in of_stage.items():
         leases.set_stage(lease, stage)
-    renewed = [of_stage[stage] for stage in (NEW, RUNNING, FINISHING, HELD)]
+    renewed = [of_stage[stage] for stage in (NEW, RUNNING, FINISHING)]
     assert leases.take_renewable(10.0, 30.0) == renewed
     assert leases.expired(29.9) == []
     assert leases.expired(30.0) == [of_stage[BUFFERED], of_stage[HANDED_OFF]]
@@ -205,7 +158,6 @@ def test_a_running_job_that_is_handed_off_goes_on_when_the_lock_of_its_record_is
         (BUFFERED, (1, 0, False), FINISHED, None, (0, 0)),
         (RUNNING, (1, 0, True), RUNNING, True, (1, 0)),
         (FINISHING, (0, 1, False), FINISHING, False, (0, 1)),
-        (HELD, (0, 0, False), FINISHED, None, (0, 0)),
     ],
 )
 def test_what_each_stage_counts_as_and_what_a_lost_lock_makes_of_it(

@@ -6,7 +6,7 @@ import pytest
 
 from kafka.tasks.delivery.base import JobSource, SourceKind
 from test.tasks.fakes import pass_time
-from test.tasks.worker.test_worker import DUE, SUSPECT, Bench, Process
+from test.tasks.worker.test_worker import SUSPECT, Bench, Process
 
 MAIL = "shop.mail"
 MAIL_DUE = JobSource("mail", "shop.mail.due", SourceKind.DUE)
@@ -70,27 +70,6 @@ def test_what_was_leased_before_the_pause_runs(bench: Bench) -> None:
     assert process.manual.jobs == []
     assert [bench.final(job.id) is not None for job in jobs] == [True, True, False]
     assert process.worker.statistics()["held"] == 0
-
-
-@pytest.mark.parametrize("is_leased_before", [True, False])
-def test_a_job_that_is_not_due_does_not_start_while_its_queue_is_paused(bench: Bench, is_leased_before: bool) -> None:
-    process = Process(bench, queues=("default", "mail"))
-    bench.settle()
-    due_ms = bench.now_ms() + 5000
-    held = [bench.put("note", 1, topic=topic, due_ms=due_ms) for topic in (DUE, MAIL_DUE.topic)]
-    if is_leased_before:
-        bench.settle()
-    process.worker.paused(frozenset({"mail"}))
-    process.delivery.request(MAIL_DUE, 1)  # it was under way
-    bench.settle()
-    process.delivery.request(MAIL_DUE, 0)
-    bench.pass_time(6)
-    assert [job.envelope.id for job in process.manual.jobs] == [held[0].id]
-    (back,) = bench.queues.waiting(MAIL_DUE.topic)
-    assert (back.header("id"), back.header("due"), back.deliveries) == (held[1].id, str(due_ms), 0)
-    process.worker.paused(frozenset())
-    bench.settle()
-    assert {job.envelope.id for job in process.manual.jobs} == {job.id for job in held}
 
 
 def test_a_pause_during_the_stop_changes_nothing(bench: Bench) -> None:

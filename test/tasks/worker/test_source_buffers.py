@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafka.tasks.delivery.base import JobLease, JobSource, SourceKind
-from kafka.tasks.worker.leases import BUFFERED, FINISHING, HELD, RUNNING, Leases
+from kafka.tasks.worker.leases import BUFFERED, FINISHING, RUNNING, Leases
 from kafka.tasks.worker.runtime_estimate import MAX_HELD_JOBS
 from kafka.tasks.worker.source_buffers import MAX_HELD_BYTES, SourceBuffers
 
@@ -56,10 +56,7 @@ class Bench:
         for _ in range(count):
             lease = JobLease(source, b"", [], 1)
             self.leases.add([lease], 0.0, 30.0)
-            if stage == HELD:
-                self.leases.hold(lease, 1e9)
-            else:
-                self.leases.set_stage(lease, stage)
+            self.leases.set_stage(lease, stage)
 
     def start(self, most: int) -> list[str]:
         self.started.clear()
@@ -203,12 +200,6 @@ def test_what_is_not_accepted_yet_takes_room_by_number_and_by_bytes() -> None:
     lease = JobLease(MAIN, bytes(MAX_HELD_BYTES), [], 1)
     large.leases.add([lease], 0.0, 30.0)
     assert large.request() == {MAIN: 0, DUE: 0, SUSPECTS: 0}
-
-
-def test_due_jobs_are_not_asked_for_while_as_many_as_may_be_are_held_for_later() -> None:
-    bench = Bench()
-    bench.hold(DUE, MAX_HELD_JOBS, HELD)
-    assert bench.request() == {MAIN: 4, DUE: 0, SUSPECTS: 4}
 
 
 def test_what_is_refused_takes_no_slot_and_each_answer_with_nothing_else_doubles_the_next() -> None:

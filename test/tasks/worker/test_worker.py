@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +21,7 @@ from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import Ending, JobLease, JobSource, OutgoingRecord, RecordKind, SourceKind
 from kafka.tasks.delivery.finishing import MOVING_S
 from kafka.tasks.delivery.memory import MemoryRecord
+from kafka.tasks.format.commands import Command
 from kafka.tasks.format.envelope import Envelope, dead_letter_of
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.pools.base import Pool
@@ -85,6 +86,10 @@ class Bench:
 
     def put_many(self, count: int) -> list[Envelope]:
         return [self.put("note", n) for n in range(count)]
+
+    def puts(self) -> list[Command]:
+        """What was put into the schedule."""
+        return self.queues.puts(self.app.names)
 
     def states(self) -> list[StateRecord]:
         return self.queues.states(self.app.names)
@@ -169,7 +174,7 @@ class Process:
             bench.loop,
             bench.now_ms,
             "host1",
-            WorkerBackend(lambda events: self.delivery, 8, lambda on_paused: paused and on_paused(paused)),
+            WorkerBackend(lambda events: self.delivery, 8, 4, lambda on_paused: paused and on_paused(paused)),
             pool,
             options,
             self._left,
@@ -605,20 +610,21 @@ def test_a_payload_that_cannot_be_read_ends_as_a_failure(bench: Bench) -> None:
     assert len(bench.dead()) == 1
 
 
-def delays_s(records: Sequence[MemoryRecord]) -> list[float]:
-    """Of records that are not due at once: seconds from the append until then."""
-    return [(int(record.header("due") or 0) - record.time_ms) / 1000 for record in records]
+def delays_s(bench: Bench) -> list[float]:
+    """Of jobs that were put into the schedule: seconds from the append until they are due."""
+    return [(put.due_ms - put.time_ms) / 1000 for put in bench.puts()]
 
 
-def test_a_job_of_an_unknown_task_waits_among_the_due_ones_with_growing_delays(bench: Bench) -> None:
+def test_a_job_of_an_unknown_task_waits_in_the_schedule_with_growing_delays(bench: Bench) -> None:
     bench.put("new.task")
     process = Process(bench, inline=True)
     bench.pass_time(200)
-    waiting = bench.queues.topics[DUE]
-    assert delays_s(waiting[:7]) == [1, 2, 4, 8, 15, 30, 60]
-    assert len({record.header("unknown-since") for record in waiting}) == 1
-    assert [record.header("unknown") for record in waiting[:3]] == ["1", "2", "3"]
-    assert {record.deliveries for record in waiting[:-1]} == {1}
+    assert delays_s(bench)[:7] == [1, 2, 4, 8, 15, 30, 60]
+    waited = bench.queues.topics[DUE]
+    assert len({record.header("unknown-since") for record in waited}) == 1
+    assert [record.header("unknown") for record in waited[:3]] == ["1", "2", "3"]
+    assert [put.generation for put in bench.puts()[:3]] == [1, 2, 3]
+    assert {record.deliveries for record in waited} == {1}
     assert (bench.dead(), bench.states(), process.worker.counts["locks_lost"]) == ([], [], 0)
 
 
@@ -653,7 +659,7 @@ def test_a_job_that_needs_what_this_release_does_not_know_waits_like_one_of_an_u
     Process(bench, inline=True)
     with caplog.at_level(logging.WARNING, "kafka.tasks.worker.admission"):
         bench.settle()
-    (waiting,) = bench.queues.waiting(DUE)
+    (waiting,) = bench.queues.topics["shop.commands"]
     assert (bench.runs, waiting.header("needs"), waiting.header("unknown")) == ([], "time-travel", "1")
     assert "does not understand time-travel, which the job needs" in caplog.text
 
@@ -686,7 +692,7 @@ def test_a_suspect_of_an_unknown_task_keeps_its_crashes_and_is_charged_with_no_o
     old = Process(bench)
     old.worker._admission._tasks = {}
     bench.settle()
-    (waiting,) = bench.queues.waiting(DUE)
+    (waiting,) = bench.queues.topics["shop.commands"]
     assert (waiting.header("crashes"), waiting.header("unknown")) == ("2", "1")
     old.worker.stop()
     Process(bench, inline=True)
@@ -711,8 +717,9 @@ def test_the_next_attempt_waits_for_the_back_off_of_the_policy(bench: Bench) -> 
     assert bench.runs == [1, 1]
     bench.pass_time(0.4, 0.1)
     assert bench.runs == [1, 1, 1]
-    assert [record.header("attempt") for record in bench.queues.topics[DUE]] == ["2", "3", "4"]
-    assert [state.state for state in bench.states()] == [JobState.RETRY] * 3
+    assert [record.header("attempt") for record in bench.queues.topics["shop.commands"]] == ["2", "3", "4"]
+    due = [put.due_ms for put in bench.puts()]
+    assert [(state.state, state.due_ms) for state in bench.states()] == [(JobState.RETRY, each) for each in due]
     bench.pass_time(17)
     assert (bench.runs, bench.final(job.id)) == ([1, 1, 1, 1], JobState.FAILURE)
 
@@ -723,7 +730,7 @@ def test_jitter_shortens_each_wait_by_up_to_a_half(bench: Bench) -> None:
         bench.put("flaky", number)
     Process(bench, inline=True)
     bench.settle()
-    waits = delays_s(bench.queues.topics[DUE])
+    waits = delays_s(bench)
     assert len(waits) == 40
     assert all(4 <= wait <= 8 for wait in waits)
     assert len(set(waits)) > 20
@@ -757,7 +764,7 @@ def test_a_back_off_that_raises_is_logged_and_the_job_is_retried(
     bench.put("flaky", 1)
     Process(bench, inline=True)
     bench.settle()
-    assert delays_s(bench.queues.topics[DUE]) == [60]
+    assert delays_s(bench) == [60]
     assert "the back-off of task flaky failed" in caplog.text
 
 
@@ -776,7 +783,8 @@ def test_a_task_may_have_itself_started_later_which_is_no_attempt(bench: Bench) 
     bench.pass_time(12)
     assert bench.runs == [0, 1, 2]
     assert {record.header("attempt") for record in bench.queues.topics[DUE]} == {None}
-    assert [state.state for state in bench.states()] == [JobState.SUCCESS]
+    states = [(state.state, state.due_ms is not None) for state in bench.states()]
+    assert states == [(JobState.SCHEDULED, True)] * 2 + [(JobState.SUCCESS, False)]
     assert bench.final(job.id) is JobState.SUCCESS
 
 
@@ -802,39 +810,23 @@ def test_a_task_may_say_when_its_next_attempt_is_within_its_policy(
     assert retried[0].detail()["text"] == "429"
 
 
-def test_a_job_that_is_not_due_holds_its_partition_for_half_a_minute_at_most(bench: Bench) -> None:
+@pytest.mark.parametrize("deliveries", [1, 2])
+def test_a_job_that_is_leased_before_it_is_due_goes_to_the_schedule_and_is_no_suspect(
+    bench: Bench, deliveries: int
+) -> None:
+    """An older release, or another program, has written it so."""
     job = bench.put("note", 1, topic=DUE, due_ms=bench.now_ms() + 100_000)
+    bench.queues.topics[DUE][0].deliveries = deliveries - 1
     process = Process(bench, inline=True)
     bench.pass_time(99)
-    assert bench.runs == []
-    written = bench.queues.topics[DUE]
-    assert len(written) == 4  # its own record, and one for each half minute
-    assert {record.header("due") for record in written} == {str(job.due_ms)}
-    assert {record.deliveries for record in written} == {1}
+    assert (bench.runs, bench.queues.waiting(DUE), bench.states()) == ([], [], [])
+    assert [(put.subject, put.due_ms, put.generation) for put in bench.puts()] == [
+        (job.id, job.due_ms, 1)
+    ]
     bench.pass_time(2)
-    assert (bench.runs, process.worker.counts["locks_lost"]) == ([1], 0)
-
-
-def test_many_jobs_that_are_not_due_keep_no_due_one_waiting_for_long(bench: Bench) -> None:
-    for number in range(3000):
-        bench.put("note", number, topic=DUE, due_ms=bench.now_ms() + 600_000)
-    due = bench.put("note", -1, topic=DUE)
-    process = Process(bench, inline=True)
-    bench.pass_time(20)
-    assert bench.final(due.id) is JobState.SUCCESS
-    assert process.worker.statistics()["held"] <= 2 * MAX_HELD_JOBS
-
-
-def test_large_jobs_that_are_not_due_keep_no_others_from_being_leased(bench: Bench) -> None:
-    for number in range(80):
-        envelope = bench.put("note", number, topic=DUE, due_ms=bench.now_ms() + 600_000)
-        bench.queues.topics[DUE][-1].value = envelope.value + b" " * 1_000_000
-    process = Process(bench, inline=True)
-    bench.settle()
-    assert process.worker.statistics()["held"] > 60
-    jobs = bench.put_many(1000)
-    bench.pass_time(1)
-    assert [bench.final(job.id) for job in jobs] == [JobState.SUCCESS] * 1000
+    assert (bench.runs, bench.final(job.id)) == ([1], JobState.SUCCESS)
+    assert bench.queues.topics[DUE][1].header("due") is None
+    assert (bench.queues.topics[SUSPECT], process.worker.counts["given_back"]) == ([], 0)
 
 
 def test_a_due_job_behind_many_that_are_not_is_found_though_all_slots_are_busy(bench: Bench) -> None:
@@ -843,16 +835,25 @@ def test_a_due_job_behind_many_that_are_not_is_found_though_all_slots_are_busy(b
         bench.put("note", number, topic=DUE, due_ms=bench.now_ms() + 600_000)
     due = bench.put("note", -1, topic=DUE)
     process = Process(bench, concurrency=1)
-    bench.settle()
-    for _ in range(30):
-        if process.manual.jobs and process.manual.jobs[0].envelope.id == due.id:
-            break
-        bench.pass_time(5)
-        if process.manual.jobs:
-            process.end(ran_s=5.0)
-        bench.put("note", 0)
-        bench.settle()
+    bench.pass_time(5)
     assert [job.envelope.id for job in process.manual.jobs] == [due.id]
+
+
+def test_a_worker_that_dies_between_its_put_and_its_accept_leaves_one_next_attempt(bench: Bench) -> None:
+    bench.declare_flaky(Retry(max_attempts=3, backoff=expo(first=4), jitter=False))
+    job = bench.put("flaky", 1)
+    first = Process(bench)
+    bench.settle()
+    first.publisher.errors["shop.results"] = [KafkaTimeoutError("120 s")]
+    first.end(outcome=AttemptFailed(ErrorInfo("OSError", "disk")))
+    assert [put.generation for put in bench.puts()] == [1]
+    first.kill()
+    second = Process(bench, concurrency=1)
+    bench.settle()
+    second.end(outcome=AttemptFailed(ErrorInfo("OSError", "disk")))
+    assert [(put.generation, put.subject) for put in bench.puts()] == [(1, job.id)] * 2
+    bench.pass_time(5)
+    assert [(each.envelope.attempt, each.envelope.generation) for each in second.manual.jobs] == [(2, 1)]
 
 
 def test_a_job_that_expires_while_it_waits_does_not_run(bench: Bench) -> None:
@@ -860,25 +861,6 @@ def test_a_job_that_expires_while_it_waits_does_not_run(bench: Bench) -> None:
     Process(bench, inline=True)
     bench.pass_time(21)
     assert (bench.runs, bench.final(job.id)) == ([], JobState.REVOKED)
-
-
-def test_jobs_that_become_due_together_run_in_all_workers(bench: Bench) -> None:
-    """One worker holds them all until then. What it cannot start soon it gives back, for those that are idle."""
-    due_ms = bench.now_ms() + 5000
-    jobs = [bench.put("note", number, topic=DUE, due_ms=due_ms) for number in range(10)]
-    holder = Process(bench, concurrency=2)
-    bench.settle()
-    assert holder.worker.statistics()["held"] == 10
-    others = [Process(bench, concurrency=2) for _ in range(2)]
-    bench.pass_time(5.5)
-    running = [[job.envelope.id for job in process.manual.jobs] for process in (holder, *others)]
-    assert [len(each) for each in running] == [2, 2, 2]
-    assert running[0] == [job.id for job in jobs[:2]]
-    for process in (holder, *others):
-        while process.manual.jobs:
-            process.end(ran_s=5.0)
-    assert {bench.final(job.id) for job in jobs} == {JobState.SUCCESS}
-    assert bench.queues.topics[SUSPECT] == []
 
 
 @pytest.mark.parametrize(("slots", "run_s"), [(1, 2), (1, 20), (1, 60), (4, 60)])
@@ -889,7 +871,7 @@ def test_a_due_job_behind_a_backlog_of_long_ones_starts_within_two_of_these(
     process = Process(bench, concurrency=slots)
     bench.put_many(200)
     bench.settle()
-    due = bench.put("note", -1, topic=DUE, due_ms=bench.now_ms() + 1000)
+    due = bench.put("note", -1, topic=DUE)
     begun_at: dict[Job, float] = {}
     while due.id not in {job.envelope.id for job in begun_at}:
         now = bench.clock.monotonic()
@@ -916,20 +898,6 @@ def test_a_slot_is_kept_for_a_due_job_for_a_moment_only(bench: Bench) -> None:
     assert len(process.manual.jobs) == 1, "it is not kept again"
 
 
-def test_short_jobs_that_become_due_together_stay_where_they_are_held(bench: Bench) -> None:
-    holder = Process(bench, concurrency=2)
-    bench.put("note", 0)
-    bench.settle()
-    holder.end(ran_s=0.001)
-    for number in range(20):
-        bench.put("note", number, topic=DUE, due_ms=bench.now_ms() + 5000)
-    bench.settle()
-    Process(bench, concurrency=2)
-    bench.pass_time(5.5)
-    assert holder.worker.statistics()["held"] == 20
-    assert holder.worker.counts["given_back"] == 0
-
-
 def test_a_job_that_expires_in_a_buffer_behind_others_does_not_run(bench: Bench) -> None:
     process = Process(bench, concurrency=1)
     bench.put("note", 0)
@@ -947,27 +915,6 @@ def test_a_job_that_expires_in_a_buffer_behind_others_does_not_run(bench: Bench)
     assert process.worker.counts["refused"] == 1
     process.end()
     assert process.worker.statistics()["held"] == 0
-
-
-def test_a_job_that_was_not_due_when_its_worker_died_is_no_suspect(bench: Bench) -> None:
-    job = bench.put("note", 1, topic=DUE, due_ms=bench.now_ms() + 10_000)
-    first = Process(bench)
-    bench.pass_time(1)
-    first.kill()
-    Process(bench, inline=True)
-    bench.pass_time(10)
-    assert (bench.final(job.id), bench.queues.topics[SUSPECT]) == (JobState.SUCCESS, [])
-    assert [record.header("clean") for record in bench.queues.topics[DUE]] == [None, "1"]
-
-
-def test_a_worker_that_stops_gives_back_what_is_not_due(bench: Bench) -> None:
-    job = bench.put("note", 1, topic=DUE, due_ms=bench.now_ms() + 10_000)
-    process = Process(bench)
-    bench.settle()
-    process.worker.stop()
-    bench.settle()
-    (back,) = bench.queues.waiting(DUE)
-    assert (process.left, back.header("due"), back.deliveries) == (1, str(job.due_ms), 0)
 
 
 # -- workers that die -------------------------------------------------------------------------------------------------
@@ -1373,7 +1320,7 @@ def test_a_suspect_whose_result_cannot_be_written_for_minutes_is_charged_with_no
 def test_others_go_on_while_a_job_cannot_be_moved(bench: Bench) -> None:
     bench.put("new.task", topic=SUSPECT, crashes=1)
     process = Process(bench)
-    process.publisher.errors[DUE] = [KafkaTimeoutError("120 s")] * 4
+    process.publisher.errors["shop.commands"] = [KafkaTimeoutError("120 s")] * 4
     bench.pass_time(2)
     assert process.worker.statistics()["held"] == 1
     job = bench.put("note", 1)
@@ -1705,19 +1652,6 @@ def test_what_is_given_back_at_a_renewal_is_renewed_with_it(bench: Bench) -> Non
         assert min(left_s) >= process.delivery.lock_s / 3
     assert process.manual.backlog == 0
     assert process.worker.counts["given_back"] == 4
-
-
-def test_a_suspect_that_becomes_due_waits_for_the_one_that_runs_in_the_workers_process(bench: Bench) -> None:
-    bench.put("note", 1, topic=SUSPECT, due_ms=bench.now_ms() + 2000)
-    process = Process(bench, concurrency=2)
-    bench.settle()
-    bench.put("note", 2, topic=SUSPECT)
-    bench.settle()
-    (first,) = process.manual.jobs
-    bench.pass_time(3)
-    assert process.manual.jobs == [first]
-    process.end()
-    assert len(process.manual.jobs) == 1
 
 
 def test_jobs_whose_locks_are_lost_while_they_wait_are_no_backlog(bench: Bench) -> None:

@@ -40,7 +40,7 @@ from kafka.tasks.rules.outcome import (
     Outcome,
 )
 from kafka.tasks.worker import runtime_estimate, source_buffers, worker
-from kafka.tasks.worker.worker import HOLD_S, Worker, WorkerStage
+from kafka.tasks.worker.worker import Worker, WorkerStage
 from test.tasks.fakes import FakePublisher, a_job, settle
 from test.tasks.worker.test_worker import Bench
 from test.tasks.worker.worker_model import (
@@ -48,7 +48,6 @@ from test.tasks.worker.worker_model import (
     BATCH,
     ENDED,
     FINISHING,
-    HELD,
     LOCK_S,
     MOST,
     OPTIONS,
@@ -117,9 +116,9 @@ class WorkerAgainstModel(RuleBasedStateMachine):
         last_stage: WorkerStage,
     ) -> None:
         self.patch = pytest.MonkeyPatch()
-        for module in (runtime_estimate, source_buffers, worker):
+        for module in (runtime_estimate, source_buffers):
             self.patch.setattr(module, "MAX_HELD_JOBS", MOST)
-            self.patch.setattr(module, "PRODUCER_BATCH_RECORDS", BATCH, raising=module is not worker)
+            self.patch.setattr(module, "PRODUCER_BATCH_RECORDS", BATCH)
         self.patch.setattr(worker, "TURN_LEASES", 2)
         self.bench = bench = Bench()
         self.last_stage = last_stage
@@ -149,7 +148,7 @@ class WorkerAgainstModel(RuleBasedStateMachine):
             bench.loop,
             bench.now_ms,
             "host1",
-            WorkerBackend(lambda _: self.delivery, 8),
+            WorkerBackend(lambda _: self.delivery, 8, 4),
             self.pool,
             dataclasses.replace(OPTIONS, track_started=track_started),
             self.on_left,
@@ -226,7 +225,7 @@ class WorkerAgainstModel(RuleBasedStateMachine):
 
     @rule(which=some, is_told=st.sampled_from([True, True, False]), turns=turns)
     def lose_locks(self, which: list[int], is_told: bool, turns: int | None) -> None:
-        here = [each.lease for each in self.model.at(ARRIVED, WAITING, HELD, POOL, FINISHING) if not each.is_lost]
+        here = [each.lease for each in self.model.at(ARRIVED, WAITING, POOL, FINISHING) if not each.is_lost]
         leases = list(dict.fromkeys(here[number % len(here)] for number in which)) if here else []
         for lease in leases:
             assert lease.claim is not None
@@ -377,13 +376,9 @@ class WorkerAgainstModel(RuleBasedStateMachine):
         if model.stage is WorkerStage.LEFT:
             return
         check(not model.at(ENDED), "what has ended is finished in the same turn", model.at(ENDED))
-        for known in model.at(ARRIVED, HELD):
-            is_early = known.place == HELD and known.job is not None and now_ms < (known.job.due_ms or 0)
-            admission = "later" if is_early else known.admission(now_ms)
-            check(admission in ("run", "later"), "what may not run is refused at once", known)
-            if known.place == ARRIVED:
-                known.renewed_at = model.now
-            known.place = HELD if admission == "later" else WAITING
+        for known in model.at(ARRIVED):
+            check(known.admission(now_ms) == "run", "what may not run is refused at once", known)
+            known.renewed_at, known.place = model.now, WAITING
         model.is_degraded = self.pool.degraded is not None
         self.check_places()
         self.check_requests()
@@ -391,21 +386,20 @@ class WorkerAgainstModel(RuleBasedStateMachine):
 
     def check_places(self) -> None:
         model, check, pool = self.model, self.model.check, self.pool
-        waiting, held, running = model.at(WAITING), model.at(HELD), model.at(POOL)
+        waiting, running = model.at(WAITING), model.at(POOL)
         if pool.has_processes or model.stage < WorkerStage.ABANDONING:  # threads go on with what is given back
             given = {each.lease for each in running}
             check(given >= {job.lease for job in pool.jobs}, "the pool has what it was given")
         live = {each.lease for each in running if not each.is_lost}
         check({job.lease for job in self.worker.running()} == live, "what runs is with the pool")
-        here = [each for each in [*waiting, *held, *running, *model.at(FINISHING)] if not each.is_lost]
+        here = [each for each in [*waiting, *running, *model.at(FINISHING)] if not each.is_lost]
         check(self.worker.statistics()["held"] == len(here), "the worker holds what is not over", here)
         check(pool.backlog == len(waiting), "what waits is the backlog", pool.backlog, waiting)
-        for queue, (busy, delayed) in self.worker.count_by_queue().items():
+        for queue, busy in self.worker.count_by_queue().items():
             of_it = [each.place for each in here if each.lease.source.queue == queue]
             check(busy == of_it.count(POOL) + of_it.count(FINISHING), "counts by queue: busy", queue, busy)
-            check(delayed == of_it.count(HELD), "counts by queue: held", queue, delayed)
         if model.stage >= WorkerStage.DRAINING or model.is_degraded:
-            check(not waiting and not held, "what has not begun is given back", waiting, held)
+            check(not waiting, "what has not begun is given back", waiting)
             is_over = model.stage >= WorkerStage.DRAINING and model.is_drained and not here
             check(not is_over, "a worker with nothing left leaves")
         elif pool.ready:
@@ -415,8 +409,6 @@ class WorkerAgainstModel(RuleBasedStateMachine):
             check(left_s >= THIRD_S, "locks are renewed in time, or what waits is given back", known, model.now)
             is_renewed = known.place == WAITING or model.now - known.renewed_at <= THIRD_S
             check(is_renewed, "locks are renewed every third of their length", known, model.now)
-        for known in held:
-            check(model.now - known.leased_at <= HOLD_S, "no job is held for long", known)
         for job in pool.begun:
             if model.leases[job.lease].is_lost:
                 check(job in pool.cancelled and job.cancelled, "a job whose lock is lost is cancelled", job)
@@ -440,7 +432,6 @@ class WorkerAgainstModel(RuleBasedStateMachine):
                 check(count == 0, "nothing is asked for behind long jobs in all slots", source, count)
             if source.kind is SourceKind.DUE:
                 check(count <= BATCH, "due jobs are asked for by the batch", count)
-                check(not count or len(model.at(HELD)) < MOST, "no more jobs are held than are allowed", count)
             if is_able and source.queue not in self.model.paused and not here and source.kind is SourceKind.MAIN:
                 check(count > 0, "an idle worker asks for jobs", source)
         main = [count for source, count in model.asked.items() if source.kind is SourceKind.MAIN]
@@ -458,7 +449,7 @@ class WorkerAgainstModel(RuleBasedStateMachine):
         """
         counts, found = self.model.counts, self.worker.counts
         self.model.check(found == {name: counts[name] for name in found}, "the counts add up", found, dict(counts))
-        here = [each for each in self.model.at(ARRIVED, WAITING, HELD, POOL) if not each.is_lost]
+        here = [each for each in self.model.at(ARRIVED, WAITING, POOL) if not each.is_lost]
         ended = ("refused", "given_back", "done", "runs again", "lost without an ending")
         total = sum(counts[name] for name in ended) + len(here)
         self.model.check(found["leased"] == total, "each lease has one end", dict(counts), here)

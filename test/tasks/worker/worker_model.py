@@ -25,6 +25,7 @@ from kafka.tasks.delivery.base import (
     RecordKind,
     SourceKind,
 )
+from kafka.tasks.format.commands import PUT, decode_command
 from kafka.tasks.format.envelope import Envelope, dead_letter_of, decode
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.outcome import (
@@ -39,7 +40,7 @@ from kafka.tasks.rules.outcome import (
 )
 from kafka.tasks.worker.runtime_estimate import STUCK_S
 from kafka.tasks.worker.shutdown import LEAVE_S
-from kafka.tasks.worker.worker import LEAST_HOLD_S, Worker, WorkerOptions, WorkerStage
+from kafka.tasks.worker.worker import Worker, WorkerOptions, WorkerStage
 from test.tasks.fakes import FakeDelivery, ManualPool
 from test.tasks.worker.test_worker import Bench
 
@@ -52,7 +53,7 @@ BATCH: Final = 4
 OPTIONS: Final = WorkerOptions(crash_limit=3, stop_grace_s=4.0, kill_grace_s=2.0, unknown_ttl_s=60.0)
 LASTS: Final = {WorkerStage.DRAINING: 4.0, WorkerStage.INTERRUPTING: 2.0, WorkerStage.ABANDONING: LEAVE_S}
 
-ARRIVED, WAITING, HELD, POOL, ENDED, FINISHING, OVER = range(7)
+ARRIVED, WAITING, POOL, ENDED, FINISHING, OVER = range(6)
 """Where a lease is. ARRIVED: not looked at, as far as the model can tell. ENDED: the worker has its outcome."""
 
 
@@ -79,10 +80,22 @@ def end_of(ending: Ending) -> End:
         death = dead_letter_of(headers)
         end = end._replace(where=record.topic.rpartition(".")[2], cause="" if death is None else death.cause)
         if ending.envelope is not None:
-            job = decode(record.value, headers, record.key)
+            job = job_of(record, ending.envelope)
             end = end._replace(attempt=job.attempt, crashes=job.crashes, clean=job.clean, unknown=job.unknown)
     assert ending.is_dead is (end.where == "dead")
     return end
+
+
+def job_of(record: OutgoingRecord, leased: Envelope) -> Envelope:
+    """The job in a record: a command's is the next of its generation."""
+    if record.kind is not RecordKind.COMMAND:
+        return decode(record.value, record.headers or [], record.key)
+    command = decode_command(record.key, record.value, record.headers or [])
+    assert command is not None
+    assert command.job is not None
+    job = decode(command.job.value, command.job.headers, command.job.key)
+    assert (command.kind, command.subject, job.generation) == (PUT, leased.id, leased.generation + 1)
+    return job
 
 
 @dataclass(eq=False)
@@ -135,7 +148,7 @@ class Lease:
         return 0 if self.job is None else self.job.unknown
 
     def admission(self, now_ms: int) -> End | str:
-        """The table of ``rules/admit.py``: how it ends without a run, else "run" or "later"."""
+        """The table of ``rules/admit.py``: how it ends without a run, else "run"."""
         job, deliveries = self.job, self.lease.deliveries
         if job is None:
             has_id = any(name == "id" for name, _ in self.lease.headers)
@@ -145,13 +158,13 @@ class Lease:
         is_known = job.name in ("note", "fail")
         waits = job.due_ms is not None and now_ms < job.due_ms
         if waits and not (is_known and job.unknown_since_ms is not None):
-            return "later" if deliveries == 1 else self.back()
+            return self.moved("commands")
         is_suspected = deliveries > 1 and not self.is_suspect
         if not is_known and not is_suspected:
             since_ms = now_ms if job.unknown_since_ms is None else job.unknown_since_ms
             if now_ms - since_ms >= OPTIONS.unknown_ttl_s * 1000:
                 return self.dead("unknown-task")
-            return self.moved("due", unknown=job.unknown + 1)
+            return self.moved("commands", unknown=job.unknown + 1)
         if is_known and self.crashes >= OPTIONS.crash_limit:
             return self.dead("crashes")
         if is_suspected:
@@ -168,7 +181,7 @@ class Lease:
         if isinstance(outcome, JobCancelled):
             return End("", "REVOKED")
         if isinstance(outcome, JobSnoozed):
-            return self.moved("due", unknown=0)
+            return self.moved("commands", "SCHEDULED", unknown=0)
         if isinstance(outcome, ChildLost):
             if not outcome.counts:
                 return self.back()
@@ -188,7 +201,8 @@ class Lease:
             return self.dead("attempts")
         if job.expires_ms is not None and due_ms >= job.expires_ms:
             return self.dead("expired")
-        return self.moved("due", "RETRY", attempt=job.attempt + 1, unknown=0)
+        where = "commands" if due_ms > now_ms else "due"
+        return self.moved(where, "RETRY", attempt=job.attempt + 1, unknown=0)
 
 
 class Model:
@@ -256,13 +270,13 @@ class Model:
             if known.place != OVER:
                 self.counts["locks_lost"] += 1
                 self.counts["lost without an ending"] += known.place != FINISHING
-            if known.place in (ARRIVED, WAITING, HELD):
+            if known.place in (ARRIVED, WAITING):
                 known.place = OVER
 
     def on_time(self) -> None:
         """Time has passed: the locks that have ended by the worker's own clock are lost, and the stop goes on."""
         if self.stage < WorkerStage.LEAVING:
-            here = self.at(ARRIVED, WAITING, HELD, POOL, FINISHING)
+            here = self.at(ARRIVED, WAITING, POOL, FINISHING)
             self.on_lost([each.lease for each in here if each.locked_until <= self.now], is_excused=False)
         if self.now >= self.ends_at:
             self.next_stage()
@@ -302,7 +316,7 @@ class Model:
 
     def on_submit(self, job: Job, free_slots: int) -> None:
         known = self.leases[job.lease]
-        self.check(known.place in (ARRIVED, WAITING, HELD), "a job is with the pool once", known)
+        self.check(known.place in (ARRIVED, WAITING), "a job is with the pool once", known)
         self.check(not known.is_lost and known.locked_until > self.now, "a job starts with a lock", known, self.now)
         self.check(known.admission(self.bench.now_ms()) == "run", "a job starts when it may", known)
         self.check(free_slots > 0, "a job is submitted to a free slot")
@@ -318,9 +332,9 @@ class Model:
 
     def on_renew(self, leases: Sequence[JobLease]) -> None:
         known = {self.leases[lease] for lease in leases}
-        here = {each for each in self.at(HELD, POOL, FINISHING) if not each.is_lost}
+        here = {each for each in self.at(POOL, FINISHING) if not each.is_lost}
         self.check(len(known) == len(leases), "each lease is renewed once")
-        self.check(here <= known, "what runs, is held or finishes is renewed", here - known)
+        self.check(here <= known, "what runs or finishes is renewed", here - known)
         more = {each for each in known - here if each.place != ARRIVED}
         self.check(not more, "nothing else is renewed, above all no buffered job", more)
         for each in known:
@@ -353,12 +367,7 @@ class Model:
         ends = {} if isinstance(admission, str) else {admission: "refused"}
         waited_s = self.now - known.leased_at
         may_go_back = self.stage >= WorkerStage.DRAINING or self.is_degraded
-        if known.place == HELD or admission == "later":
-            is_paused = known.lease.source.queue in self.paused
-            may_go_back = may_go_back or is_paused or admission != "later" or waited_s >= LEAST_HOLD_S
-        if known.place != HELD or admission == "run":
-            is_stuck = self.is_stuck(slots, STUCK_S, self.now)
-            may_go_back = may_go_back or waited_s >= THIRD_S or is_stuck
+        may_go_back = may_go_back or waited_s >= THIRD_S or self.is_stuck(slots, STUCK_S, self.now)
         return {**ends, known.back(): "given_back"} if may_go_back else ends
 
     def on_replaced(self, ending: Ending, other: Ending) -> None:

@@ -1,10 +1,10 @@
 """The worker's way to write: groups of records in, one answer for each group out.
 
-Two producers over one client; a record's kind says which it goes to. Job records (retries, suspects) go in small
-batches like those of an app's own producer, since a broker sends the whole batch again for each part of it that is
-acquired; state records and dead ones are read in order by plain consumers and go in large ones. Of these one request is
-in flight to each node: records published meanwhile share a batch, and where jobs are short there are less than half as
-many requests. A result waits for two answers at most.
+Two producers over one client; a record's kind says which it goes to. Job records (retries, suspects) and commands to
+the schedule go in small batches like those of an app's own producer, since a broker sends the whole batch again for
+each part of it that is acquired; state records and dead ones are read in order by plain consumers and go in large ones.
+Of these one request is in flight to each node: records published meanwhile share a batch, and where jobs are short
+there are less than half as many requests. A result waits for two answers at most.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KafkaPublisher:
         sent_ms = self._clock.local_ms()
         sent: list[FutureRecordMetadata | KafkaError] = []
         for kind, topic, value, key, headers, partition in records:
-            producer = self._jobs if kind is RecordKind.JOB else self._states
+            producer = self._states if kind in (RecordKind.STATE, RecordKind.DEAD) else self._jobs
             try:
                 sent.append(producer.send(topic, value, key, headers, partition))
             except KafkaError as error:

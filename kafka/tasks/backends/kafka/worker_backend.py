@@ -37,6 +37,8 @@ from kafka.tasks.format.topics import (
     payload_limit,
     queue_plans,
     results_plans,
+    schedule_partitions,
+    schedule_plans,
     workers_plan,
 )
 from kafka.tasks.settings import Settings
@@ -67,11 +69,12 @@ def open_worker_backend(
 
         check_share_groups(client)
         administration = Administration(client, wait, settings.request_timeout)
-        plans = results_plans(names, shape)
+        plans = results_plans(names, shape) + schedule_plans(names, shape)
         sources = sources_of(names, queues)
         for queue in queues:
             plans += queue_plans(names, queue, shape)
         topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+        of_schedule = schedule_partitions(names, topics)
         for queue in queues:
             of_queue = [topics[plan.name] for plan in queue_plans(names, queue, shape)]
             payload_limit(of_queue, settings.max_payload_bytes, log.warning)
@@ -101,7 +104,7 @@ def open_worker_backend(
         control = ControlReader(client, names.control, queues, settings.request_timeout)
         control.start()  # the same
         snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
-        partitions = topics[names.results].partitions
+        of_results = topics[names.results].partitions
 
         def backlogs(done: BacklogCallback) -> None:
             client.run(measure_backlogs(client, names, queues, settings.request_timeout)).add_both(done)
@@ -110,7 +113,9 @@ def open_worker_backend(
             return ShareDelivery(client, sources, events, publisher, names, find_suspects)
 
         connect_error = partial(last_connect_error, client)
-        side = WorkerBackend(open_delivery, partitions, control.watch, snapshots, connect_error, backlogs)
+        side = WorkerBackend(
+            open_delivery, of_results, of_schedule, control.watch, snapshots, connect_error, backlogs
+        )
         return side, client
     except BaseException:
         client.close()
