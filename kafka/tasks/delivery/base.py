@@ -59,6 +59,8 @@ class ClaimKind(Enum):
 
     SHARE_LOCK = "share lock"
     """An acquisition lock of a share group, which is renewed and ends with an acknowledgement."""
+    SCHEDULE = "lease of the schedule"
+    """A lease that the schedule keeps of a long job, whose record is accepted already; the token is its generation."""
 
 
 class Claim:
@@ -128,6 +130,12 @@ class JobLease:
         self.job: Any = None
 
     @property
+    def is_handed_off(self) -> bool:
+        """Whether the job goes on by a lease of the schedule."""
+        claim: Claim | None = self.claim
+        return claim is not None and claim.kind is ClaimKind.SCHEDULE
+
+    @property
     def origin(self) -> str:
         """TOPIC:PARTITION:OFFSET."""
         return f"{self.source.topic}:{self.partition}:{self.offset}"
@@ -170,10 +178,10 @@ class Ending:
     ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already, or is not
     to be, since its result is there.
     ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
-    follows, it has ended for good.
+    follows, it has ended for good. ``after``: records that are written when all others are durable.
     """
 
-    __slots__ = ("envelope", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records")
+    __slots__ = ("after", "envelope", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records")
 
     def __init__(
         self,
@@ -184,8 +192,10 @@ class Ending:
         is_move: bool = False,
         is_dead: bool = False,
         is_last: bool = False,
+        after: Sequence[OutgoingRecord] = (),
     ) -> None:
         self.lease = lease
+        self.after = after
         self.envelope = envelope
         self.records = records
         self.is_shortened = is_shortened
@@ -259,6 +269,9 @@ class JobDelivery(Protocol):
 
     def renew(self, leases: Sequence[JobLease]) -> None:
         """Start the locks of these anew."""
+
+    def accept(self, leases: Sequence[JobLease]) -> None:
+        """Settle the records of these: their jobs go on by another claim."""
 
     def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         """Write records that finish nothing, durably (acks=all), and call ``done`` when the last is answered."""

@@ -97,9 +97,16 @@ def next_ending(
             more.append(late_copy(record, names))
             is_shortened = is_shortened or is_result(record)  # it is there, so a copy that is too large is no failure
     if error is None and not more:
-        return None
+        if not ending.after:
+            return None
+        return Ending(ending.lease, ending.envelope, [*ending.after], True, is_move=ending.is_move)
     rest = Ending(
-        ending.lease, ending.envelope, [*unwritten, *more], is_shortened, is_move=ending.is_move
+        ending.lease,
+        ending.envelope,
+        [*unwritten, *more],
+        is_shortened,
+        is_move=ending.is_move,
+        after=ending.after,
     )
     return rest if error is None else UnwrittenEnding(rest, unwritten[0], error)
 
@@ -180,10 +187,10 @@ class PublishThenAccept:
         for ending in endings:
             if ending.is_move:
                 self._moving.setdefault(ending.lease, now)
-        without_records = [ending.lease for ending in endings if not ending.records]
+        without_records = [ending.lease for ending in endings if not ending.records and not ending.after]
         if without_records:
             self._end(without_records, done)
-        rest = [ending for ending in endings if ending.records]
+        rest = [ending for ending in endings if ending.records or ending.after]
         if rest:
             records = [record for ending in rest for record in ending.records]
             self._publisher.publish(records, lambda answers: self._published(rest, answers, done))
@@ -231,7 +238,7 @@ class PublishThenAccept:
         for ending in endings:
             records, begin = ending.records, position
             position += len(records)
-            if len(records) == 1:  # most jobs have a result and nothing else
+            if len(records) == 1 and not ending.after:  # most jobs have a result and nothing else
                 answer = answers[begin]
                 if isinstance(answer, Appended) and not _is_late(records[0], answer, self._names):
                     (moved if ending.is_move else durable).append(ending.lease)
@@ -279,13 +286,13 @@ class PublishThenAccept:
             self._limited_log.write(logging.ERROR, key, message, lease.origin, error, remedy(step.record, error))
 
     def _end(self, leases: list[JobLease], done: FinishCallback) -> None:
-        not_lost = [lease for lease in leases if not lease.lost]
+        not_lost = [lease for lease in leases if not lease.lost and not lease.is_handed_off]
         if not_lost:
             self._accept(not_lost, None)
         done(leases)
 
     def _end_moved(self, leases: list[JobLease], done: FinishCallback) -> None:
-        not_lost = [lease for lease in leases if not lease.lost]
+        not_lost = [lease for lease in leases if not lease.lost and not lease.is_handed_off]
 
         def answered() -> None:
             for lease in leases:

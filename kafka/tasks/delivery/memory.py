@@ -310,6 +310,10 @@ class MemoryDelivery:
         for record in self._held(leases):
             self._topics.renew(record, until)
 
+    def accept(self, leases: Sequence[JobLease]) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        self._accept(leases, None)
+
     def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._publisher.publish(records, done)

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka.tasks.delivery.base import JobLease, OutgoingRecord, RecordKind
-from kafka.tasks.format.commands import encode_put, partition_of_job
+from kafka.tasks.delivery.base import Claim, ClaimKind, JobLease, OutgoingRecord, RecordKind
+from kafka.tasks.format.commands import (
+    END,
+    LEASE,
+    RENEW,
+    CommandRecord,
+    encode_command,
+    encode_put,
+    partition_of_job,
+)
 from kafka.tasks.format.envelope import DEAD, MOST_HEADERS, DeadLetter, Envelope, Header, shortened_death
 from kafka.tasks.format.records import error_value, is_late, reason_value, shortened, state_headers, with_due
 from kafka.tasks.format.topics import TopicNames
@@ -78,6 +86,46 @@ class StateRecords:
             headers = with_due(headers, due_ms)
         return OutgoingRecord(RecordKind.STATE, topic, value, job_id.encode(), headers, envelope.results_partition)
 
+    def lease(self, envelope: Envelope, lease: JobLease, due_ms: int) -> OutgoingRecord:
+        """The command that hands a running job over to the schedule, which starts it again at ``due_ms``."""
+        crashes = envelope.crashes if lease.job is None else lease.job.crashes
+        handed = envelope.moved(
+            envelope.attempt,
+            crashes,
+            envelope.clean,
+            envelope.unknown,
+            envelope.unknown_since_ms,
+            None,
+            envelope.generation + 1,
+        )
+        return self._command(envelope, encode_put(handed, lease.source.queue, due_ms, LEASE))
+
+    def claim(self, envelope: Envelope) -> Claim:
+        """The claim to a job that was handed over."""
+        return Claim(ClaimKind.SCHEDULE, envelope.generation + 1)
+
+    def lease_renewal(self, envelope: Envelope, due_ms: int) -> OutgoingRecord:
+        """The command that a job's lease goes on until ``due_ms``."""
+        generation = envelope.generation + 1
+        return self._command(envelope, encode_command(RENEW, envelope.id, due_ms=due_ms, generation=generation))
+
+    def lease_end(self, envelope: Envelope) -> OutgoingRecord:
+        """The command that a job's lease is over."""
+        return self._command(envelope, encode_command(END, envelope.id, generation=envelope.generation + 1))
+
+    def after_decision(self, decision: JobDecision, envelope: Envelope, lease: JobLease) -> list[OutgoingRecord]:
+        """What is written when the records of a decision are durable: until then the schedule has a lease of the job.
+        A PUT replaces it."""
+        if not lease.is_handed_off or decision.move is MoveTarget.SCHEDULE:
+            return []
+        return [self.lease_end(envelope)]
+
+    def _command(self, envelope: Envelope, record: CommandRecord) -> OutgoingRecord:
+        partition = partition_of_job(envelope.id, self._schedule_partitions)
+        return OutgoingRecord(
+            RecordKind.COMMAND, self._names.commands, record.value, record.key, record.headers, partition
+        )
+
     def no_job(
         self, lease: JobLease, outcome: InvalidRecord, now_ms: int, job_id: str | None = None
     ) -> list[OutgoingRecord]:
@@ -118,13 +166,11 @@ class StateRecords:
             decision.unknown,
             decision.unknown_since_ms,
             decision.due_ms,
-            envelope.generation + (decision.move is MoveTarget.SCHEDULE),
+            envelope.generation + lease.is_handed_off + (decision.move is MoveTarget.SCHEDULE),
         )
         if decision.move is MoveTarget.SCHEDULE:
             assert decision.due_ms is not None  # see decide
-            key, value, put = encode_put(moved, queue, decision.due_ms)
-            partition = partition_of_job(envelope.id, self._schedule_partitions)
-            return OutgoingRecord(RecordKind.COMMAND, names.commands, value, key, put, partition)
+            return self._command(envelope, encode_put(moved, queue, decision.due_ms))
         to_suspects = decision.move is MoveTarget.SUSPECT or (
             decision.move is MoveTarget.BACK and lease.source.is_suspect
         )

@@ -157,7 +157,8 @@ class AdmissionPolicy:
                 observer.on_decided(lease.source.queue, envelope, outcome, decision, policy, now_ms)
         is_last = is_dead or move is MoveTarget.NOWHERE
         is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.BACK and lease.source.is_suspect)
-        return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last)
+        after = self._state_records.after_decision(decision, envelope, lease) if lease.is_handed_off else ()
+        return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last, after=after)
 
     def _backoff_ms(self, envelope: Envelope, policy: JobPolicy) -> int:
         """The delay before the attempt that follows this one, by the task's policy; 0 when none may follow."""

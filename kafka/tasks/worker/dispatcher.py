@@ -6,7 +6,7 @@ it stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -80,6 +80,10 @@ class Dispatcher:
         forget = self._submitted.pop
         for job, _ in ended:
             forget(job, None)
+
+    def submitted(self) -> Iterable[tuple[Job, float]]:
+        """The jobs that the pool has, and since when, the oldest first."""
+        return self._submitted.items()
 
     def oldest(self) -> list[float]:
         """Since when the jobs are in the pool that have been there longest, one for each slot at most."""

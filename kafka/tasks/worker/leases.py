@@ -14,18 +14,17 @@ from typing import Final
 from kafka.tasks.delivery.base import Claim, JobLease, JobSource
 from kafka.tasks.pools.runner import Job
 
-NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING, FINISHED = range(6)
-"""Stages of a lease. HANDED_OFF: the job runs on by another claim, and its record is none of this lease's any more.
-FINISHING: its records are written, and it is accepted then. FINISHED: accepted, or its claim is lost and this worker
-has nothing of it.
+NEW, BUFFERED, RUNNING, FINISHING, FINISHED = range(5)
+"""Stages of a lease. FINISHING: its records are written, and it is accepted then. FINISHED: accepted, or its claim is
+lost and this worker has nothing of it.
 """
 
-_UNFINISHED = (1, 1, 1, 1, 0, 0)
+_UNFINISHED = (1, 1, 1, 0, 0)
 """By stage: 1 for a job that has not ended, or a record that the worker has not read yet. A running job whose lock is
 lost counts until the pool returns it.
 """
 
-_UNSETTLED = (0, 0, 0, 0, 1, 0)
+_UNSETTLED = (0, 0, 0, 1, 0)
 """By stage: 1 for jobs that have ended and are not accepted yet, also when the lock is lost, because their records are
 still being written.
 """
@@ -87,10 +86,19 @@ class Leases:
             self._forget(lease)
             lease.job = None  # a job has its lease: left to the garbage collector, the two cost it a fifth of a worker
 
-    def hand_off(self, lease: JobLease, claim: Claim) -> None:
-        """The running job goes on by another claim: its record may be accepted, and its lock is not renewed."""
+    def hand_off(self, lease: JobLease, claim: Claim, until: float) -> None:
+        """The running job goes on by another claim, which holds until then: its lock is not renewed any more."""
         lease.claim = claim
-        self.set_stage(lease, HANDED_OFF)
+        lease.locked_until = until
+
+    def handed_off(self) -> list[JobLease]:
+        """Leases of jobs that go on by another claim."""
+        return [lease for lease in self._held if lease.is_handed_off]
+
+    def renewed(self, leases: Iterable[JobLease], until: float) -> None:
+        """The claims of these hold until then."""
+        for lease in leases:
+            lease.locked_until = until
 
     def finish(self, leases: Iterable[JobLease]) -> None:
         """These are accepted, or their claims are lost."""
@@ -98,10 +106,10 @@ class Leases:
             self.set_stage(lease, FINISHED)
 
     def mark_lost(self, lease: JobLease, is_excused: bool) -> bool:
-        """Its lock is lost. False when it is finished or already known to be lost, or was handed off. ``is_excused``:
-        the loss is not a crash of the job.
+        """Its lock is lost. False when it is finished or already known to be lost. ``is_excused``: the loss is not a
+        crash of the job.
         """
-        if lease.lost or lease.stage == HANDED_OFF:
+        if lease.lost:
             return False
         if is_excused and lease.source.is_suspect:
             self._excuse(lease)
@@ -130,19 +138,19 @@ class Leases:
 
     def running(self) -> list[JobLease]:
         """Leases of jobs that are with the pool."""
-        return [lease for lease in self._held if lease.stage in (RUNNING, HANDED_OFF)]
+        return [lease for lease in self._held if lease.stage == RUNNING]
 
     def count_by_queue(self) -> dict[str, int]:
         """Of each queue: how many jobs are with the pool or are being settled."""
         counts: dict[str, int] = {}
         for lease in self._held:
-            is_running = lease.stage in (RUNNING, HANDED_OFF, FINISHING)
+            is_running = lease.stage in (RUNNING, FINISHING)
             counts[lease.source.queue] = counts.get(lease.source.queue, 0) + is_running
         return counts
 
     def take_renewable(self, now: float, lock_s: float) -> list[JobLease]:
         """Those to renew, with new ends of their locks: all but buffered ones, which start soon or are given back."""
-        leases = [lease for lease in self._held if lease.stage not in (BUFFERED, HANDED_OFF)]
+        leases = [lease for lease in self._held if lease.stage != BUFFERED and not lease.is_handed_off]
         for lease in leases:
             lease.locked_until = now + lock_s
         return leases

@@ -47,6 +47,7 @@ from kafka.tasks.worker.admission import AdmissionPolicy
 from kafka.tasks.worker.completion import JobCompletion
 from kafka.tasks.worker.dispatcher import Dispatcher
 from kafka.tasks.worker.leases import BUFFERED, FINISHED, NEW, RUNNING, Leases
+from kafka.tasks.worker.long_jobs import BLOCKING_S, LongJobs
 from kafka.tasks.worker.lost_jobs import LostJobHandlers
 from kafka.tasks.worker.observer import JobObserver
 from kafka.tasks.worker.shutdown import WorkerShutdown, WorkerStage
@@ -122,6 +123,8 @@ class Worker:
         self._completion = JobCompletion(self._admission, delivery, self._leases, now_ms, self._on_finished)
         self._buffers = SourceBuffers(delivery, pool.concurrency)
         self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs, now_ms)
+        self._long_jobs = LongJobs(delivery, self._leases, self._state_records, now_ms)
+        self._look_for_long_at = 0.0
         self._clock_checked_at = timers.time()
         self._renew_at = self._clock_checked_at + delivery.lock_s / 3
 
@@ -154,6 +157,10 @@ class Worker:
         for source in {lease.source for lease in leases}:
             self._buffers.on_leased(source)
         self._leases.add(leases, now, lock_s)
+        self._long_jobs.on_leased(leases)
+        if now >= self._look_for_long_at:
+            self._look_for_long_at = now + BLOCKING_S
+            self._long_jobs.look(now, self._dispatcher.submitted())
         is_first = not self._arrived
         self._arrived += leases
         if is_first:
@@ -191,6 +198,7 @@ class Worker:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
         self._check_clock()
         self._on_locks_lost(leases, reason)
+        self._long_jobs.end([lease.job for lease in leases if lease.is_handed_off and lease.job is not None])
         self._dispatch_and_arm()
 
     def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
@@ -275,6 +283,9 @@ class Worker:
             self._renew_at = now + self._delivery.lock_s / 3
             self._renew(now)
             self._admission.log_suppressed_counts()
+        if now >= self._long_jobs.renew_at:
+            lost = self._long_jobs.renew(now)
+            self._on_locks_lost(lost, "the schedule could not be asked to go on waiting for them")
         if now - self._buffers.all_stuck_since >= STUCK_GIVE_BACK_S:
             self._dispatcher.take_back()
             self._give_back_older(now)
@@ -408,6 +419,7 @@ class Worker:
         leases = self._leases.take_renewable(now, self._delivery.lock_s)
         if leases:
             self._delivery.renew(leases)
+        self._long_jobs.look(now, self._dispatcher.submitted())
 
     def _give_back_older(self, leased_at: float) -> None:
         """Give back what has waited in the buffers since then or longer."""
@@ -512,7 +524,9 @@ class Worker:
         buffers, stuck_at = self._buffers, self._buffers.all_stuck_since + STUCK_GIVE_BACK_S
         if stuck_at <= now:
             stuck_at = inf
-        when = min(self._renew_at, self._shutdown.ends_at, buffers.next_look_at, stuck_at)
+        when = min(
+            self._renew_at, self._long_jobs.renew_at, self._shutdown.ends_at, buffers.next_look_at, stuck_at
+        )
         if limit_at is not None:
             when = min(when, limit_at)
         if when != self._timer_at:

@@ -14,7 +14,6 @@ from kafka.tasks.worker.leases import (
     BUFFERED,
     FINISHED,
     FINISHING,
-    HANDED_OFF,
     MAX_EXCUSED,
     NEW,
     RUNNING,
@@ -22,7 +21,7 @@ from kafka.tasks.worker.leases import (
 )
 from test.tasks.fakes import a_job
 
-UNFINISHED: Final = (NEW, BUFFERED, RUNNING, HANDED_OFF)
+UNFINISHED: Final = (NEW, BUFFERED, RUNNING)
 LOSE: Final = -1
 ENVELOPE: Final = a_job("mail.send")
 SOURCES: Final = (
@@ -40,7 +39,7 @@ def a_lease(source: JobSource = JOBS, deliveries: int = 1, offset: int = 0) -> J
     return lease
 
 
-@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from((*range(6), LOSE)))))
+@given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from((*range(5), LOSE)))))
 def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> None:
     leases = Leases()
     all_of_them = [a_lease(SOURCES[n % 3]) for n in range(9)]
@@ -53,8 +52,6 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
             continue
         elif stage == FINISHED:
             leases.finish([lease])
-        elif stage == HANDED_OFF:
-            leases.hand_off(lease, Claim(ClaimKind.SHARE_LOCK))
         elif stage != NEW:
             leases.set_stage(lease, stage)
         held = [each for each in all_of_them if each.stage != FINISHED and not each.lost]
@@ -64,7 +61,7 @@ def test_the_sums_never_drift_from_the_stages(steps: list[tuple[int, int]]) -> N
         assert leases.unfinished_count == len(unfinished)
         assert leases.unfinished_of == {source: sum(each.source == source for each in unfinished) for source in SOURCES}
         assert leases.unsettled_count == sum(each.stage == FINISHING for each in all_of_them)
-        assert leases.running() == [each for each in held if each.stage in (RUNNING, HANDED_OFF)]
+        assert leases.running() == [each for each in held if each.stage == RUNNING]
 
 
 def test_a_lock_that_is_lost_twice_is_lost_once() -> None:
@@ -120,33 +117,22 @@ def test_only_the_last_lost_locks_are_remembered() -> None:
 
 def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer_and_of_what_was_handed_off() -> None:
     leases = Leases()
-    of_stage = {stage: a_lease() for stage in (NEW, BUFFERED, RUNNING, HANDED_OFF, FINISHING)}
-    leases.add(of_stage.values(), 0.0, 30.0)
+    of_stage = {stage: a_lease() for stage in (NEW, BUFFERED, RUNNING, FINISHING)}
+    handed_off = a_lease()
+    leases.add([*of_stage.values(), handed_off], 0.0, 30.0)
+    leases.set_stage(handed_off, RUNNING)
+    leases.hand_off(handed_off, Claim(ClaimKind.SCHEDULE, 1), 60.0)
     for stage, lease in of_stage.items():
         leases.set_stage(lease, stage)
     renewed = [of_stage[stage] for stage in (NEW, RUNNING, FINISHING)]
     assert leases.take_renewable(10.0, 30.0) == renewed
     assert leases.expired(29.9) == []
-    assert leases.expired(30.0) == [of_stage[BUFFERED], of_stage[HANDED_OFF]]
-    assert leases.expired(39.9) == [of_stage[BUFFERED], of_stage[HANDED_OFF]]
+    assert leases.expired(30.0) == leases.expired(39.9) == [of_stage[BUFFERED]]
     assert leases.expired(40.0) == list(of_stage.values())
-
-
-def test_a_running_job_that_is_handed_off_goes_on_when_the_lock_of_its_record_is_lost() -> None:
-    leases = Leases()
-    lease, claim = a_lease(SUSPECTS), Claim(ClaimKind.SHARE_LOCK)
-    leases.add([lease], 0.0, 30.0)
-    leases.set_stage(lease, RUNNING)
-    leases.hand_off(lease, claim)
-    assert lease.claim is claim
-    assert not leases.mark_lost(lease, True)
-    assert (lease.lost, lease.job.cancelled, lease.stage) == (False, False, HANDED_OFF)
-    assert leases.running() == [lease]
-    again = a_lease(SUSPECTS, 2)
-    leases.add([again], 0.0, 30.0)
-    assert again.excused == 0, "no lock was lost: the job had another claim by then"
-    leases.finish([lease])
-    assert (leases.running(), leases.unfinished_count, len(leases)) == ([], 1, 1)
+    assert leases.handed_off() == [handed_off]
+    assert handed_off in leases.expired(60.0)
+    leases.renewed([handed_off], 90.0)
+    assert handed_off not in leases.expired(60.0)
 
 
 @pytest.mark.parametrize(

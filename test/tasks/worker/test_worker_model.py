@@ -10,6 +10,7 @@ import dataclasses
 import logging
 import os
 import random
+from math import inf
 from typing import Final
 
 import pytest
@@ -39,7 +40,7 @@ from kafka.tasks.rules.outcome import (
     JobSucceeded,
     Outcome,
 )
-from kafka.tasks.worker import runtime_estimate, source_buffers, worker
+from kafka.tasks.worker import long_jobs, runtime_estimate, source_buffers, worker
 from kafka.tasks.worker.worker import Worker, WorkerStage
 from test.tasks.fakes import FakePublisher, a_job, settle
 from test.tasks.worker.test_worker import Bench
@@ -120,6 +121,7 @@ class WorkerAgainstModel(RuleBasedStateMachine):
             self.patch.setattr(module, "MAX_HELD_JOBS", MOST)
             self.patch.setattr(module, "PRODUCER_BATCH_RECORDS", BATCH)
         self.patch.setattr(worker, "TURN_LEASES", 2)
+        self.patch.setattr(long_jobs, "LONG_S", inf)  # a lease of the schedule has tests of its own: test_long_jobs
         self.bench = bench = Bench()
         self.last_stage = last_stage
         self.left = 0

@@ -119,6 +119,10 @@ class ShareDelivery:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._acknowledge(leases, AcknowledgeType.RENEW)
 
+    def accept(self, leases: Sequence[JobLease]) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        self._acknowledge(leases, AcknowledgeType.ACCEPT)
+
     def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._publisher.publish(records, done)

@@ -1,0 +1,216 @@
+"""Tests of ``kafka.tasks.worker.long_jobs``: whole workers and a schedule in memory, with a manual clock.
+
+The promises are those of docs/schedule.rst, "Long jobs".
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka.errors import KafkaTimeoutError
+from kafka.tasks import Retry
+from kafka.tasks.format.commands import END, LEASE, RENEW, decode_command
+from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobSnoozed, JobSucceeded
+from kafka.tasks.states import JobState
+from kafka.tasks.worker.long_jobs import BLOCKING_RECORDS, LEASE_S
+from test.tasks.worker.test_worker import DUE, QUEUE, Bench, Process
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def commands(bench: Bench) -> list[str]:
+    records = bench.queues.topics[bench.app.names.commands]
+    read = [decode_command(each.key, each.value, each.headers, each.time_ms) for each in records]
+    return [command.kind for command in read if command is not None]
+
+
+def test_a_job_of_ten_hours_is_settled_in_its_queue_and_ends_once(bench: Bench) -> None:
+    long_one = bench.put("note", 1)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    bench.pass_time(60.0)
+    assert bench.queues.waiting(QUEUE) == [], "its record stands in no window any more"
+    bench.pass_time(10 * HOUR, 10.0)
+    assert [job.envelope.id for job in process.manual.jobs] == [long_one.id]
+    assert not process.manual.jobs[0].cancelled
+    process.end(ran_s=10 * HOUR)
+    assert bench.final(long_one.id) is JobState.SUCCESS
+    assert process.worker.statistics()["held"] == 0
+    bench.pass_time(10 * LEASE_S, 10.0)
+    assert bench.queues.topics[DUE] == [], "its lease has ended with it"
+    assert commands(bench).count(LEASE) == commands(bench).count(END) == 1
+    assert commands(bench).count(RENEW) == pytest.approx(10 * HOUR / 20, rel=0.1)
+
+
+def test_a_short_job_is_not_handed_over(bench: Bench) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(25.0)
+    process.end(ran_s=25.0)
+    assert commands(bench) == []
+    assert len(process.delivery.accepted) == 1
+
+
+def test_one_that_many_others_wait_behind_is_handed_over_after_a_second(bench: Bench) -> None:
+    slow = bench.put("note", 0)
+    process = Process(bench, concurrency=2)
+    bench.settle()
+    slow_job = process.manual.jobs[0]
+    for _ in range(BLOCKING_RECORDS + 200):
+        bench.put("note", 1)
+        bench.settle()
+        process.end(next(job for job in process.manual.jobs if job is not slow_job))
+        bench.pass_time(0.002, 0.002)
+    assert slow_job.lease.is_handed_off
+    assert bench.queues.waiting(QUEUE) == []
+    assert bench.clock.monotonic() < 20.0
+    process.end(slow_job)
+    assert bench.final(slow.id) is JobState.SUCCESS
+
+
+def test_after_the_death_of_its_worker_it_starts_again_as_after_a_crash(bench: Bench) -> None:
+    long_one = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(HOUR, 5.0)
+    process.kill()
+    other = Process(bench)
+    bench.settle()
+    assert other.manual.jobs == [], "its record was accepted: the broker delivers nothing again"
+    bench.pass_time(LEASE_S + 1.0)
+    (job,) = other.manual.jobs
+    assert (job.envelope.id, job.crashes) == (long_one.id, 1)
+    other.end(job)
+    assert bench.final(long_one.id) is JobState.SUCCESS
+
+
+def test_a_job_that_kills_its_workers_in_the_end_is_dead(bench: Bench) -> None:
+    bench.put("note", 1)
+    for _ in range(3):
+        process = Process(bench)
+        bench.settle()
+        bench.pass_time(LEASE_S + 1.0)
+        assert len(process.manual.jobs) == 1
+        bench.pass_time(60.0)
+        process.kill()
+    Process(bench)
+    bench.pass_time(LEASE_S + 1.0)
+    assert [cause for _, cause in bench.dead()] == ["crashes"]
+
+
+def test_a_worker_that_stood_still_for_longer_than_the_lease_drops_the_outcome(bench: Bench) -> None:
+    long_one = bench.put("note", 1)
+    process, other = Process(bench, concurrency=1), Process(bench, concurrency=1)
+    bench.settle()
+    bench.pass_time(60.0)
+    slow, idle = (process, other) if process.manual.jobs else (other, process)
+    (job,) = slow.manual.jobs
+    slow.is_dead = True  # SIGSTOP: its timers and events do nothing
+    if slow.worker._timer is not None:
+        slow.worker._timer.cancel()
+    bench.pass_time(LEASE_S + 1.0)
+    (again,) = idle.manual.jobs
+    slow.is_dead = False
+    slow.end(job)
+    assert job.cancelled
+    assert bench.final(long_one.id) is None
+    idle.end(again, JobSucceeded(b"2"))
+    assert [state.value for state in bench.states() if state.state is JobState.SUCCESS] == [b"2"]
+
+
+def test_a_lease_that_cannot_be_renewed_is_lost_before_the_schedule_starts_the_job_again(bench: Bench) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(60.0)
+    (job,) = process.manual.jobs
+    process.publisher.errors[bench.app.names.commands] = [KafkaTimeoutError("no answer")] * 100
+    while not job.cancelled:
+        bench.pass_time(0.5)
+    assert bench.queues.topics[DUE] == []
+    bench.pass_time(10.0)
+    assert len(bench.queues.topics[DUE]) == 1
+
+
+def test_where_the_schedule_cannot_be_written_to_the_lock_is_renewed_as_before(bench: Bench) -> None:
+    long_one = bench.put("note", 1)
+    process = Process(bench)
+    process.publisher.errors[bench.app.names.commands] = [KafkaTimeoutError("no answer")] * 1000
+    bench.settle()
+    bench.pass_time(HOUR, 5.0)
+    (job,) = process.manual.jobs
+    assert not job.lease.is_handed_off
+    process.end(job)
+    assert bench.final(long_one.id) is JobState.SUCCESS
+    assert len(process.delivery.accepted) == 1
+
+
+def test_one_that_ends_while_it_is_handed_over_ends_its_lease(bench: Bench) -> None:
+    long_one = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(29.0)
+    process.publisher.is_stuck = True
+    bench.pass_time(3.0)
+    process.end()
+    process.publisher.advance()
+    bench.settle()
+    bench.pass_time(2 * LEASE_S)
+    assert bench.final(long_one.id) is JobState.SUCCESS
+    assert bench.queues.topics[DUE] == []
+    assert process.worker.statistics()["held"] == 0
+
+
+def test_a_retry_replaces_the_lease(bench: Bench) -> None:
+    bench.declare_flaky(Retry(max_attempts=2, backoff=lambda attempt: 600.0, jitter=False))
+    job = bench.put("flaky", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(60.0)
+    process.end(outcome=AttemptFailed(ErrorInfo("OSError", "disk")))
+    assert process.worker.statistics()["held"] == 0
+    bench.pass_time(595.0)
+    assert process.manual.jobs == []
+    bench.pass_time(6.0)
+    (again,) = process.manual.jobs
+    assert (again.envelope.id, again.envelope.attempt, again.crashes) == (job.id, 2, 0)
+    process.end(again)
+    bench.pass_time(3 * LEASE_S)
+    assert len(bench.queues.topics[DUE]) == 1
+
+
+@pytest.mark.parametrize("outcome", [JobSnoozed(5000), JobSucceeded(b"1")], ids=["snoozed", "done"])
+def test_its_end_is_written_before_its_lease_is_over(bench: Bench, outcome: JobSucceeded | JobSnoozed) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(42.0)
+    process.publisher.errors[bench.app.names.results] = [KafkaTimeoutError("no answer")] * 3
+    process.end(outcome=outcome)
+    assert END not in commands(bench)
+    bench.pass_time(12.0)
+    assert len(bench.states()) == 1
+    assert commands(bench).count(END) == isinstance(outcome, JobSucceeded)
+
+
+def test_a_worker_that_stops_gives_a_long_job_back_and_ends_its_lease(bench: Bench) -> None:
+    job = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(60.0)
+    process.worker.stop()
+    bench.pass_time(60.0)
+    assert process.left == 1
+    other = Process(bench)
+    bench.settle()
+    (again,) = other.manual.jobs
+    assert (again.envelope.id, again.crashes, again.envelope.clean) == (job.id, 0, 1)
+    other.end(again)
+    bench.pass_time(3 * LEASE_S)
+    assert len(bench.queues.topics[DUE]) == 1
