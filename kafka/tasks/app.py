@@ -26,8 +26,9 @@ from kafka.tasks.context import Context
 from kafka.tasks.deadline import run_in_thread
 from kafka.tasks.enqueued_jobs import add_to_current_run
 from kafka.tasks.errors import JobsNotSent, PayloadTooLarge, UnknownQueue, did_you_mean
+from kafka.tasks.format.commands import GENERATION, CommandRecord, partition_of_job, put_headers
 from kafka.tasks.format.envelope import Envelope, Header
-from kafka.tasks.format.job_id import is_id
+from kafka.tasks.format.job_id import is_id, time_of
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.format.serializers import PayloadFormat
@@ -51,6 +52,7 @@ from kafka.tasks.settings import (
     optional_timeout,
     read_settings,
 )
+from kafka.tasks.start_time import StartTime
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 
@@ -302,7 +304,7 @@ class App:
         if task is not None and read.store_result is None:
             is_stored = task.store_result
         target = check_queue(queue or self.settings.default_queue)
-        return self.enqueue(name, target, headers, expires, positional, named, is_stored, codec, serializer)
+        return self.enqueue(name, target, headers, expires, positional, named, is_stored, codec, serializer, read.start)
 
     def batch(self, timeout: Seconds | None = None) -> Batch:
         """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it is :meth:`flush`.
@@ -481,8 +483,10 @@ class App:
         is_stored: bool,
         codec: PayloadCodec,
         serializer: PayloadFormat,
+        start: StartTime | None = None,
     ) -> JobHandle[Any]:
-        """Encode a call and pass it to the producer; raises the errors of :meth:`Task.delay`."""
+        """Encode a call and pass it to the producer, or to the schedule when it starts later; raises the errors of
+        :meth:`Task.delay`."""
         value = codec.encode_call(name, args, kwargs, serializer)
         route = self._routes.get(queue) or self._route(queue)
         if len(value) > route.max_payload_bytes:
@@ -492,15 +496,21 @@ class App:
                 "and the topic's max.message.bytes"
             )
         backend = self._backend or self.backend()
-        job_id = backend.new_id()
+        due_ms = None if start is None else start.due_ms(backend.clock, expires_s)
+        job_id = backend.new_id() if due_ms is None else backend.new_id(due_ms)
         own: list[Header] = [("id", job_id.encode()), *headers]
         if expires_s is not None:
             own.append(("expires", b"%d" % (backend.clock.now_ms() + int(expires_s * 1000))))
-        sent = backend.send(route.topic, value, own)
+        if due_ms is None:
+            sent = backend.send(route.topic, value, own)
+        else:
+            own.append((GENERATION, b"1"))
+            put = CommandRecord(job_id.encode(), value, put_headers(queue, None, time_of(job_id), own))
+            sent = backend.send_command(put, partition_of_job(job_id, backend.schedule_partitions()))
         handle: JobHandle[Any] = JobHandle(job_id, backend, codec, sent, is_stored)
         if self.handlers.enqueue_errors:
             sent.add_errback(self.handlers.not_enqueued, handle)
-        if self.settings.track_queued:
+        if self.settings.track_queued and due_ms is None:
             backend.send_state(StateRecord(job_id, JobState.QUEUED))
         batch: Batch | None = getattr(self._local, "batch", None)
         if batch is not None:
@@ -522,7 +532,7 @@ class App:
         envelope = Envelope(job_id, name, payload, attempt, content_type=content_type)
         self.handlers.run_lost(finished_job(envelope, deliveries, self.codec_of(name)), lost)
 
-    async def make_ready(self, queue: str) -> None:
+    async def make_ready(self, queue: str, *, for_later: bool = False) -> None:
         """Return when a job for ``queue`` can be enqueued without a wait; what waits is in a thread."""
         import asyncio  # 30 ms that most processes do not need
 
@@ -530,6 +540,8 @@ class App:
             await asyncio.to_thread(self._route, queue)
         elif not self.backend().has_room():
             await asyncio.to_thread(self.backend().flush, None)
+        if for_later and not self.backend().has_schedule:
+            await asyncio.to_thread(self.backend().schedule_partitions)
 
     def _route(self, queue: str) -> QueueRoute:
         if not self._routes and _is_in_event_loop():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypedDict
 
 from kafka.errors import IllegalArgumentError
@@ -20,13 +21,12 @@ from kafka.tasks.format.serializers import check_serializer
 from kafka.tasks.format.topics import check_queue
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import Seconds, check_limits, flag, optional, retry_policy, seconds
+from kafka.tasks.start_time import StartTime, instant_ms, start_time
 
 MOST_HEADER_NAME = 250
 """Characters of a header's name."""
 
 LATER: Mapping[str, str] = {
-    "delay": "the schedule",
-    "eta": "the schedule",
     "unique": "the schedule",
     "debounce": "the schedule",
     "debounce_always_delay": "the schedule",
@@ -59,7 +59,8 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class CallOptions:
-    """What one call says. None: the task's option holds. ``headers``: of the caller's own."""
+    """What one call says. None: the task's option holds. ``headers``: of the caller's own. ``delay``: in seconds, and
+    ``eta``: in ms since the epoch; None: it starts at once."""
 
     queue: str | None = None
     timeout: float | None = None
@@ -68,6 +69,13 @@ class CallOptions:
     store_result: bool | None = None
     serializer: str | None = None
     headers: tuple[Header, ...] = ()
+    delay: float | None = None
+    eta: int | None = None
+
+    @property
+    def start(self) -> StartTime | None:
+        """When it starts, if it says so."""
+        return start_time(self.delay, self.eta)
 
 
 class SendKeywords(TypedDict, total=False):
@@ -79,6 +87,8 @@ class SendKeywords(TypedDict, total=False):
     store_result: bool | None
     serializer: str | None
     headers: Mapping[str, str | bytes] | None
+    delay: Seconds | None
+    eta: datetime | None
 
 
 class CallKeywords(SendKeywords, total=False):
@@ -156,9 +166,12 @@ _CALL: dict[str, Callable[[str, Any], Any]] = {
     "store_result": optional(flag),
     "serializer": optional(check_serializer),
     "headers": _headers,
+    "delay": optional(seconds),
+    "eta": optional(instant_ms),
 }
+_OF_CALLS = frozenset({"headers", "delay", "eta"})
 _TASK: dict[str, Callable[[str, Any], Any]] = {
-    **{name: check for name, check in _CALL.items() if name != "headers"},
+    **{name: check for name, check in _CALL.items() if name not in _OF_CALLS},
     "aliases": _aliases,
     "name": optional(check_task_name),
     "retry": optional(retry_policy),
@@ -173,7 +186,10 @@ def task_options(given: Mapping[str, Any]) -> TaskOptions:
 
 def call_options(given: Mapping[str, Any]) -> CallOptions:
     """The options of a call; :class:`IllegalArgumentError` for what cannot be."""
-    return CallOptions(**_checked("a call", given, _CALL))
+    options = CallOptions(**_checked("a call", given, _CALL))
+    if options.delay is not None and options.eta is not None:
+        raise IllegalArgumentError("delay and eta both say when the job starts: give one of them")
+    return options
 
 
 def _checked(what: str, given: Mapping[str, Any], table: Mapping[str, Callable[[str, Any], Any]]) -> dict[str, Any]:
@@ -182,6 +198,8 @@ def _checked(what: str, given: Mapping[str, Any], table: Mapping[str, Callable[[
             raise IllegalArgumentError(
                 f"the option {name!r} of {what} needs {LATER[name]}, which this release does not have yet"
             )
+        if name not in table and name in _OF_CALLS:
+            raise IllegalArgumentError(f"{name} is an option of a call: task.using({name}=...).delay(...)")
         if name not in table:
             raise IllegalArgumentError(f"{what} has no option {name!r}{did_you_mean(name, table)}")
     values = {name: table[name](name, value) for name, value in given.items()}

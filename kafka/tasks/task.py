@@ -25,6 +25,7 @@ from kafka.tasks.functions import FunctionName, is_coroutine_function, kind_of, 
 from kafka.tasks.options import CallKeywords, TaskOptions, call_options
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import check_limits
+from kafka.tasks.start_time import StartTime
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # typing has it from 3.11 on
@@ -64,11 +65,12 @@ class JobEnqueuer(Protocol):
         is_stored: bool,
         codec: PayloadCodec,
         serializer: PayloadFormat,
+        start: StartTime | None = None,
     ) -> JobHandle[Any]:
         """Encode the call and pass it to the producer. ``is_stored``: for the handle, whether its result is kept;
-        ``codec``: how the arguments are written and the result is read."""
+        ``codec``: how the arguments are written and the result is read; ``start`` None: at once."""
 
-    async def make_ready(self, queue: str) -> None:
+    async def make_ready(self, queue: str, *, for_later: bool = False) -> None:
         """Return when a job for ``queue`` can be enqueued without a wait; what waits is in a thread."""
 
     def close(self, timeout: float | None = None) -> None:
@@ -152,8 +154,9 @@ class Task(Generic[P, R]):
 
     def using(self, **options: Unpack[CallKeywords]) -> Call[P, R]:
         """The same task with other options for this call: ``queue timeout soft_timeout expires store_result
-        serializer``, and ``headers``: names with str or bytes that travel with the job, such as a trace context; the
-        task finds them in ``ctx.headers``. Raises :class:`kafka.errors.IllegalArgumentError`."""
+        serializer``; ``delay``, the seconds after which the job starts, or ``eta``, an aware ``datetime`` before which
+        it does not start; and ``headers``: names with str or bytes that travel with the job, such as a trace context;
+        the task finds them in ``ctx.headers``. Raises :class:`kafka.errors.IllegalArgumentError`."""
         return Call(self, options)
 
     @property
@@ -182,7 +185,7 @@ class Task(Generic[P, R]):
 class Call(Generic[P, R]):
     """A task with the options of one call."""
 
-    __slots__ = ("_expires_s", "_headers", "_is_stored", "_queue", "_serializer", "_task")
+    __slots__ = ("_expires_s", "_headers", "_is_stored", "_queue", "_serializer", "_start", "_task")
 
     def __init__(self, task: Task[P, R], given: Mapping[str, Any]) -> None:
         options = call_options(given)
@@ -191,6 +194,7 @@ class Call(Generic[P, R]):
         self._task = task
         self._queue = task.app.check_queue(options.queue) if options.queue else task.queue
         self._expires_s = options.expires if options.expires is not None else own.expires
+        self._start = options.start
         self._is_stored = task.store_result if options.store_result is None else options.store_result
         self._serializer = task.codec.writer(options.serializer) if options.serializer else task.serializer
         self._headers = Envelope(
@@ -226,6 +230,7 @@ class Call(Generic[P, R]):
             self._is_stored,
             task.codec,
             self._serializer,
+            self._start,
         )
 
     @overload
@@ -239,7 +244,7 @@ class Call(Generic[P, R]):
     async def delay_async(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[Any]:
         """As :meth:`Task.delay_async`."""
         self._task.check_call(args, kwargs)
-        await self._task.app.make_ready(self._queue)
+        await self._task.app.make_ready(self._queue, for_later=self._start is not None)
         return self.delay(*args, **kwargs)
 
     def template(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallTemplate:

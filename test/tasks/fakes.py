@@ -26,7 +26,7 @@ from kafka.tasks.delivery.base import (
 from kafka.tasks.delivery.finishing import PublishThenAccept
 from kafka.tasks.delivery.memory import MemoryDelivery, MemoryPublisher, MemoryRecord, MemoryTopics
 from kafka.tasks.errors import JobsNotSent, UnknownQueue
-from kafka.tasks.format.commands import PUT, Command, decode_command
+from kafka.tasks.format.commands import PUT, Command, CommandRecord, decode_command
 from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker, make_id
 from kafka.tasks.format.payload import encode_call
@@ -415,6 +415,11 @@ class FakeBackend(MemoryBackend):
 
     def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> RecordFuture:
         written = super().send(topic, value, headers, key)
+        sent, self.next_sent = self.next_sent, None
+        return sent or written
+
+    def send_command(self, record: CommandRecord, partition: int) -> RecordFuture:
+        written = super().send_command(record, partition)
         sent, self.next_sent = self.next_sent, None
         return sent or written
 

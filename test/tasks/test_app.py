@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -25,7 +26,9 @@ from kafka.tasks import (
     TaskInMain,
     UnknownQueue,
 )
+from kafka.tasks.format.commands import PUT, Command, decode_command
 from kafka.tasks.format.envelope import decode
+from kafka.tasks.format.job_id import time_of
 from kafka.tasks.format.payload import decode_call
 from test.tasks.fakes import FakeBackend, FakeSent
 
@@ -192,7 +195,7 @@ def test_a_declared_task_sent_by_name_keeps_its_queue_and_is_checked(app: App, b
         app.send("mail.send")
 
 
-@pytest.mark.parametrize("options", [{"queue": "mial"}, {"delay": 30}, {"retires": 3}, {"soft_timeout": 99}])
+@pytest.mark.parametrize("options", [{"queue": "mial"}, {"delay": 0}, {"retires": 3}, {"soft_timeout": 99}])
 def test_using_refuses_at_once_what_cannot_be(app: App, options: dict[str, Any]) -> None:
     @app.task(queue="mail", timeout=10)
     def f() -> None: ...
@@ -509,6 +512,97 @@ def test_track_queued_writes_a_record_with_the_job() -> None:
 
     job = f.delay()
     assert app.job(job.id).status() is JobState.QUEUED
+
+
+def only_put(backend: FakeBackend) -> Command:
+    record = only_record(backend, "shop.commands")
+    command = decode_command(record.key, record.value, record.headers)
+    assert command is not None and command.kind == PUT
+    return command
+
+
+@pytest.mark.parametrize("way", ["call", "send", "coroutine"])
+def test_a_job_with_a_delay_goes_to_the_schedule_with_its_due_time_in_its_id(
+    app: App, backend: FakeBackend, way: str
+) -> None:
+    @app.task(queue="mail", name="mail.send")
+    def send(user_id: int) -> None: ...
+
+    due_ms = backend.clock.now_ms() + 30_000
+    if way == "call":
+        job = send.using(delay=30, timeout=5, headers={"trace": "1"}).delay(7)
+    elif way == "send":
+        job = app.send("mail.send", (7,), delay=timedelta(seconds=30), timeout=5, headers={"trace": "1"})
+    else:
+        job = asyncio.run(send.using(delay=30, timeout=5, headers={"trace": "1"}).delay_async(7))
+    put = only_put(backend)
+    assert (put.subject, put.due_ms, time_of(job.id)) == (job.id, due_ms, due_ms)
+    assert put.job is not None
+    assert (put.job.queue, put.job.key, put.generation) == ("mail", None, 1)
+    envelope = decode(put.job.value, put.job.headers)
+    assert (envelope.id, envelope.name, envelope.timeout, envelope.generation) == (job.id, "mail.send", 5, 1)
+    assert (envelope.due_ms, envelope.extra) == (None, (("trace", b"1"),))
+    assert decode_call(envelope.value) == ([7], {})
+    assert "shop.mail" not in backend.queues.topics
+    assert backend.routed == ["mail"], "its topics exist"
+
+
+def test_a_job_for_a_time_to_come_goes_to_the_schedule_and_one_for_a_past_time_to_its_queue(
+    app: App, backend: FakeBackend
+) -> None:
+    f = app.task(name="f")(lambda: None)
+    now = datetime.fromtimestamp(backend.clock.now_ms() / 1000, timezone.utc)
+    job = f.using(eta=now + timedelta(hours=1)).delay()
+    assert only_put(backend).due_ms == time_of(job.id) == backend.clock.now_ms() + 3_600_000
+    job = f.using(eta=now - timedelta(days=9999), expires=1).delay()
+    record = only_record(backend, "shop.default")
+    assert record.header("id") == job.id
+    assert (record.header("due"), record.header("generation")) == (None, None)
+    assert time_of(job.id) == backend.clock.now_ms()
+
+
+def test_the_expiry_of_a_job_for_later_counts_from_the_enqueue(app: App, backend: FakeBackend) -> None:
+    f = app.task(name="f")(lambda: None)
+    f.using(delay=30, expires=60).delay()
+    assert only_put(backend).expires_ms == backend.clock.now_ms() + 60_000
+
+
+@pytest.mark.parametrize("where", ["call", "task", "send"])
+def test_a_job_that_would_expire_before_it_starts_is_refused_and_not_sent(
+    app: App, backend: FakeBackend, where: str
+) -> None:
+    f = app.task(name="f", expires=20 if where == "task" else None)(lambda: None)
+    eta = datetime.fromtimestamp(backend.clock.now_ms() / 1000, timezone.utc) + timedelta(seconds=20)
+    for start in ({"delay": 20}, {"eta": eta}):
+        options: Any = start if where == "task" else {**start, "expires": 20}
+        with pytest.raises(IllegalArgumentError, match="the job would expire before it starts"):
+            app.send("f", **options) if where == "send" else f.using(**options).delay()
+    assert not backend.queues.topics
+
+
+def test_a_job_for_later_is_queued_neither_for_the_log_nor_for_its_handle() -> None:
+    app = App("shop", bootstrap_servers="fake://", track_queued=True)
+    app.task(name="f")(lambda: None).using(delay=5).delay()
+    backend = app.backend()
+    assert isinstance(backend, FakeBackend)
+    assert list(backend.queues.topics) == ["shop.commands"]
+
+
+def test_a_job_for_later_that_could_not_be_written_is_reported_as_others_are(app: App, backend: FakeBackend) -> None:
+    failed: list[Any] = []
+    app.on_enqueue_error(lambda handle, error: failed.append((handle, error)))
+    backend.next_sent = FakeSent(OSError("refused"))
+    job = app.task(name="f")(lambda: None).using(delay=5).delay()
+    assert [(handle, str(error)) for handle, error in failed] == [(job, "refused")]
+    assert job.status() is JobState.FAILURE
+
+
+def test_an_event_loop_goes_on_while_the_schedule_is_made_ready(app: App, backend: FakeBackend) -> None:
+    threads: list[int] = []
+    backend.has_schedule = False
+    backend.schedule_partitions = lambda: threads.append(threading.get_ident()) or 1
+    asyncio.run(app.task(name="f")(lambda: None).using(delay=5).delay_async())
+    assert threads[0] != threading.get_ident()
 
 
 def test_a_scheme_that_nobody_serves_is_refused() -> None:

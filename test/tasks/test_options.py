@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from kafka.tasks.options import (
     task_options,
 )
 from kafka.tasks.retry import Retry
+from kafka.tasks.start_time import StartTime
 
 
 @pytest.mark.parametrize("name", sorted(LATER))
@@ -50,6 +52,16 @@ def test_an_unknown_option_names_the_nearest_one() -> None:
         {"queue": "no queue"},
         {"store_result": 0},
         {"serializer": "yaml"},
+        {"delay": 0},
+        {"delay": -1},
+        {"delay": True},
+        {"delay": "30"},
+        {"delay": float("nan")},
+        {"delay": float("inf")},
+        {"delay": timedelta(0)},
+        {"delay": timedelta(days=36_526)},
+        {"eta": 30},
+        {"eta": datetime(2030, 1, 1)},
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_everywhere(given: dict[str, Any]) -> None:
@@ -108,6 +120,21 @@ def test_type_checkers_know_the_options_that_the_tables_check() -> None:
     assert set(_TASK) == declared
     for overload in typing.get_overloads(App.task)[1:] if hasattr(typing, "get_overloads") else ():
         assert set(inspect.signature(overload).parameters) - {"self"} == declared
+
+
+def test_a_call_says_once_when_it_starts() -> None:
+    eta = datetime(2030, 1, 1, tzinfo=timezone.utc)
+    with pytest.raises(IllegalArgumentError, match="delay and eta both say when the job starts: give one of them"):
+        call_options({"delay": 3, "eta": eta})
+    assert call_options({"delay": timedelta(minutes=1), "eta": None}).start == StartTime(60.0)
+    assert call_options({"eta": eta}).start == StartTime(None, 1_893_456_000_000)  # date -d 2030-01-01T00:00Z +%s
+    assert call_options({"delay": None}).start is None
+
+
+@pytest.mark.parametrize("name", ["delay", "eta", "headers"])
+def test_an_option_of_a_call_in_a_declaration_says_where_it_belongs(name: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=rf"{name} is an option of a call: task.using\({name}=...\)"):
+        task_options({name: 1})
 
 
 def test_none_is_as_good_as_nothing() -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from kafka.errors import KafkaConfigurationError
 from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery
 from kafka.tasks.errors import JobsNotSent
+from kafka.tasks.format.commands import CommandRecord
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord
@@ -34,6 +35,13 @@ class RecordFuture(Protocol):
 
     def add_errback(self, f: Callable[..., Any], *args: Any) -> object:
         """Call ``f(*args, exception)`` when it fails, on the thread that finds that out."""
+
+
+class NewId(Protocol):
+    """Makes ids, as :class:`kafka.tasks.format.job_id.IdMaker`."""
+
+    def __call__(self, at_ms: int | None = None) -> str:
+        """The next id, of a job that starts at ``at_ms``; None: now."""
 
 
 class QueueRoute(NamedTuple):
@@ -57,7 +65,7 @@ class Backend(Protocol):
     address: str
     """The brokers as the app's settings have them, for messages."""
     clock: BrokerTimeEstimate
-    new_id: Callable[[], str]
+    new_id: NewId
     """Makes the next job id: broker time, this process's results partition."""
 
     def route(self, queue: str, declared: bool) -> QueueRoute:
@@ -71,6 +79,17 @@ class Backend(Protocol):
 
     def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> RecordFuture:
         """Pass one job record to the producer; returns at once. Jobs without a key are spread over all partitions."""
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether :meth:`schedule_partitions` waits for nothing."""
+
+    def schedule_partitions(self) -> int:
+        """The number of partitions of the topics of the schedule; creates them, or checks them, on first use. Blocks
+        then. KafkaConfigurationError when the two have different numbers."""
+
+    def send_command(self, record: CommandRecord, partition: int) -> RecordFuture:
+        """Pass one command to the producer; returns at once. After :meth:`schedule_partitions`."""
 
     def send_state(self, record: StateRecord) -> RecordFuture:
         """Pass one state record to the producer."""

@@ -14,6 +14,7 @@ from typing import Any
 from kafka.errors import KafkaConfigurationError
 from kafka.tasks.backends.base import (
     DeadLog,
+    NewId,
     QueuePurge,
     QueueRoute,
     RecordFuture,
@@ -23,6 +24,7 @@ from kafka.tasks.backends.base import (
 from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery, OutgoingRecord, RecordKind
 from kafka.tasks.delivery.memory import LOCK_S, MemoryDelivery, MemoryPublisher, MemoryTopics
 from kafka.tasks.errors import JobsNotSent, UnknownQueue
+from kafka.tasks.format.commands import CommandRecord
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker
 from kafka.tasks.format.records import StateRecord, encode
@@ -68,7 +70,8 @@ class MemoryBackend:
         self.result_ttl_s = settings.result_ttl
         self.address = settings.bootstrap_servers
         self.clock = clock or BrokerTimeEstimate()
-        self.new_id: Callable[[], str] = IdMaker(0, self.clock)
+        self.new_id: NewId = IdMaker(0, self.clock)
+        self.has_schedule = True
         self.topics = topics
         self._names = TopicNames(app)
         topics.open_schedule(self._names)
@@ -95,6 +98,16 @@ class MemoryBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         key, value, headers = encode(record)
         self.topics.append(OutgoingRecord(RecordKind.STATE, self._names.results, value, key, headers, 0))
+        return WRITTEN
+
+    def schedule_partitions(self) -> int:
+        """One."""
+        return 1
+
+    def send_command(self, record: CommandRecord, partition: int) -> RecordFuture:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        key, value, headers = record
+        self.topics.append(OutgoingRecord(RecordKind.COMMAND, self._names.commands, value, key, headers, partition))
         return WRITTEN
 
     def has_room(self) -> bool:

@@ -5,9 +5,9 @@ A job id is 128 bits as 32 lower-case hex digits, not a UUID::
     0            12       16               32
     | ms, 48 bit | p, 16  | random, 64 bit |      the first 12 random bits are the same in all ids of one IdMaker
 
-``ms`` is the *broker's* time of the enqueue (milliseconds since the epoch), ``p`` the partition of ``APP.results`` and
-``APP.results.late`` that holds the job's state records. So a result is found from the bare id: see
-:func:`kafka.tasks.results.lookup.look_up`.
+``ms`` is the *broker's* time of the enqueue, or of the start of a job that was enqueued for later (milliseconds since
+the epoch); ``p`` the partition of ``APP.results`` and ``APP.results.late`` that holds the job's state records. So a
+result is found from the bare id: see :func:`kafka.tasks.results.lookup.look_up`.
 
 Why the broker's time: the look-up starts at ``ListOffsets(ms - 60 s)`` on a topic with LogAppendTime, so a client whose
 clock is three minutes ahead would look behind its own result. :class:`BrokerTimeEstimate` learns the difference from
@@ -30,7 +30,8 @@ MAX_PARTITIONS = 1 << 16
 
 
 def make_id(ms: int, partition: int, random: bytes) -> str:
-    """The id of a job enqueued at ``ms`` (broker time), with its results in ``partition``; ``random`` is 8 bytes."""
+    """The id of a job enqueued at, or for, ``ms`` (broker time), with its results in ``partition``; ``random`` is 8
+    bytes."""
     return f"{ms:012x}{partition:04x}{random.hex()}"
 
 
@@ -40,7 +41,7 @@ def is_id(text: str) -> bool:
 
 
 def time_of(job_id: str) -> int:
-    """Milliseconds since the epoch, on the broker's clock, at which the job was first enqueued."""
+    """Milliseconds since the epoch, on the broker's clock, at which the job was first enqueued, or was to start."""
     return int(job_id[:12], 16)
 
 
@@ -73,12 +74,17 @@ class BrokerTimeEstimate:
     A record appended at ``append_ms`` was sent and acknowledged in between two readings of our own clock, so the
     difference lies between ``append - acknowledged`` and ``append - sent``. An offset inside these bounds is left as it
     is (it cannot be distinguished from a slow answer), one outside is moved to the nearer bound.
+
+    The bounds of all answers together say which times are certain (:meth:`earliest_ms`, :meth:`latest_ms`). Bounds that
+    contradict the former ones replace them: the broker's clock has been set, or drifts. A step that is smaller than
+    the answers are slow cannot be seen, and comes on top.
     """
 
-    __slots__ = ("_wall", "offset_ms")
+    __slots__ = ("_bounds_ms", "_wall", "offset_ms")
 
     def __init__(self, wall: Callable[[], float] = steady_wall) -> None:
         self._wall = wall
+        self._bounds_ms: tuple[int, int] | None = None
         self.offset_ms = 0
 
     def local_ms(self) -> int:
@@ -89,13 +95,30 @@ class BrokerTimeEstimate:
         """The broker's time as far as is known, in ms since the epoch."""
         return int(self._wall() * 1000) + self.offset_ms
 
+    def earliest_ms(self) -> int:
+        """A time that has certainly come by the broker's clock; :meth:`now_ms` before the first answer."""
+        bounds = self._bounds_ms
+        return self.now_ms() if bounds is None else self.local_ms() + bounds[0]
+
+    def latest_ms(self) -> int:
+        """A time that is certainly not over by the broker's clock; :meth:`now_ms` before the first answer."""
+        bounds = self._bounds_ms
+        return self.now_ms() if bounds is None else self.local_ms() + bounds[1]
+
     def observe(self, sent_ms: int, acknowledged_ms: int, append_ms: int) -> None:
         """Learn from one acknowledged record; both own times are :meth:`local_ms`."""
-        self.offset_ms = min(max(self.offset_ms, append_ms - acknowledged_ms), append_ms - sent_ms)
+        least, most = append_ms - acknowledged_ms, append_ms - sent_ms
+        self.offset_ms = min(max(self.offset_ms, least), most)
+        least, most = least - 1, most + 1  # all three times are cut to whole ms
+        known = self._bounds_ms
+        if known is not None and known[0] <= most and least <= known[1]:
+            least, most = max(least, known[0]), min(most, known[1])
+        self._bounds_ms = (least, most)
 
 
 class IdMaker:
-    """Makes ids for one client process: one results partition, the broker's time, but none as early as ``after_ms``.
+    """Makes ids for one client process: one results partition, the broker's time or a later one, but none as early as
+    ``after_ms``.
 
     The first 12 of the random bits are drawn once for all ids of a maker, so that a client recognises its own ids
     (:meth:`has_made`) without a memory of them. 52 bits remain for the ids of one client and millisecond.
@@ -112,8 +135,9 @@ class IdMaker:
         self._after_hex = f"{after_ms:012x}"
         self._fixed = f"{partition:04x}{os.urandom(2).hex()[:3]}"
 
-    def __call__(self) -> str:
-        ms = max(self._clock.now_ms(), self._after_ms + 1)
+    def __call__(self, at_ms: int | None = None) -> str:
+        """The next id, of a job that starts at ``at_ms``; None: now."""
+        ms = max(self._clock.now_ms() if at_ms is None else at_ms, self._after_ms + 1)
         return f"{ms:012x}{self._fixed}{os.urandom(7).hex()[1:]}"
 
     def has_made(self, job_id: str) -> bool:

@@ -294,6 +294,20 @@ def ensure_topics(
     return {name: _check(by_name[name], partitions, configs[name], warn) for name, partitions in existing.items()}
 
 
+def ensure_schedule(
+    admin: TopicAdmin,
+    names: TopicNames,
+    shape: TopicDefaults,
+    *,
+    create: bool,
+    warn: Callable[[str], Any] = lambda _: None,
+) -> int:
+    """:func:`ensure_topics` of the schedule; returns the number of their partitions.
+    :class:`KafkaConfigurationError` when the two have different numbers."""
+    topics = ensure_topics(admin, schedule_plans(names, shape), create=create, warn=warn)
+    return schedule_partitions(names, topics)
+
+
 def missing_topic_error(plan: TopicPlan) -> KafkaConfigurationError:
     """The error of a topic that does not exist and may not be created: it says how to create it."""
     configs = " ".join(f"--config {name}={value}" for name, value in sorted(plan.configs.items()))

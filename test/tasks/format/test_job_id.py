@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -43,6 +44,16 @@ def test_ids_are_later_than_what_they_are_to_come_after() -> None:
     assert time_of(make()) == now_ms + 1000
 
 
+def test_an_id_for_later_carries_that_time_and_is_one_s_own() -> None:
+    clock = ManualClock()
+    now_ms = int(clock.time() * 1000)
+    make = IdMaker(5, BrokerTimeEstimate(clock.time), now_ms)
+    later = make(now_ms + 86_400_000)
+    assert (time_of(later), partition_of(later)) == (now_ms + 86_400_000, 5)
+    assert make.has_made(later)
+    assert time_of(make(now_ms - 5)) == now_ms + 1, "none is earlier than its first"
+
+
 def test_a_client_recognises_its_own_ids_and_hardly_any_others() -> None:
     clock = ManualClock()
     estimate = BrokerTimeEstimate(clock.time)
@@ -80,6 +91,70 @@ def test_a_slow_answer_does_not_move_the_clock() -> None:
     before = broker.offset_ms
     broker.observe(2000, 9000, 2501)
     assert broker.offset_ms == before
+
+
+class SkewedBroker:
+    """A broker whose clock differs from ours. ``skew_ms``: by how much, in fractions of a ms."""
+
+    def __init__(self, skew_ms: float) -> None:
+        self.clock = ManualClock()
+        self.skew_ms = skew_ms
+        self.estimate = BrokerTimeEstimate(self.clock.time)
+
+    def now_ms(self) -> int:
+        return math.floor(self.clock.time() * 1000 + self.skew_ms)
+
+    def answer(self, there_s: float, back_s: float) -> None:
+        sent_ms = self.estimate.local_ms()
+        self.clock.advance(there_s)
+        append_ms = self.now_ms()
+        self.clock.advance(back_s)
+        self.estimate.observe(sent_ms, self.estimate.local_ms(), append_ms)
+
+    def check(self) -> None:
+        assert self.estimate.earliest_ms() <= self.now_ms() <= self.estimate.latest_ms()
+
+
+SLOWEST_MS = 200.0
+skews = st.floats(-1e7, 1e7)
+delays = st.floats(0, SLOWEST_MS / 2000)
+steps = st.one_of(
+    st.tuples(st.just("answer"), delays, delays),
+    st.tuples(st.just("pass"), st.floats(0, 1000), st.just(0.0)),
+    # One that is smaller than the answers are slow cannot be seen.
+    st.tuples(st.just("step"), st.floats(2 * SLOWEST_MS + 4, 1e7), st.sampled_from((-1.0, 1.0))),
+)
+
+
+@given(skews, st.lists(steps, max_size=30))
+def test_the_certain_bounds_hold_whatever_the_broker_s_clock_says(
+    skew_ms: float, events: list[tuple[str, float, float]]
+) -> None:
+    """From the first answer on, and after a step of its clock from the next answer on."""
+    broker = SkewedBroker(skew_ms)
+    is_known = False
+    for kind, first, second in events:
+        if kind == "answer":
+            broker.answer(first, second)
+            is_known = True
+        elif kind == "pass":
+            broker.clock.advance(first)
+        else:
+            broker.skew_ms += first * second
+            is_known = False
+        if is_known:
+            broker.check()
+
+
+def test_one_quick_answer_narrows_the_bounds_and_a_slow_one_does_not_widen_them() -> None:
+    broker = SkewedBroker(-5_000.0)
+    assert broker.estimate.earliest_ms() == broker.estimate.now_ms() == broker.estimate.latest_ms()
+    broker.answer(0.5, 0.5)
+    assert broker.estimate.latest_ms() - broker.estimate.earliest_ms() >= 1000
+    for delay_s in (0.001, 2.0):
+        broker.answer(delay_s, delay_s)
+        assert broker.estimate.latest_ms() - broker.estimate.earliest_ms() <= 5
+        broker.check()
 
 
 def test_a_step_of_the_wall_clock_does_not_move_the_brokers_time(monkeypatch: pytest.MonkeyPatch) -> None:

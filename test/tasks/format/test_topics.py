@@ -15,6 +15,7 @@ from kafka.tasks.format.topics import (
     TopicPlan,
     check_name,
     check_queue,
+    ensure_schedule,
     ensure_topics,
     group_configs,
     payload_limit,
@@ -228,3 +229,19 @@ def test_the_topics_of_the_schedule_have_the_same_number_of_partitions() -> None
     fewer = ExistingTopic("shop.schedule", 4, 10**6)
     with pytest.raises(KafkaConfigurationError, match="shop.commands has 8 partitions and topic shop.schedule 4"):
         schedule_partitions(NAMES, {each.name: each for each in (commands, fewer)})
+
+
+def test_the_topics_of_the_schedule_are_created_with_the_same_number_of_partitions() -> None:
+    admin = Admin()
+    assert ensure_schedule(admin, NAMES, TopicDefaults(partitions=3), create=True) == 3
+    assert sorted(admin.created) == ["shop.commands", "shop.schedule"]
+    assert ensure_schedule(admin, NAMES, TopicDefaults(partitions=9), create=False) == 3
+
+
+def test_topics_of_the_schedule_with_different_numbers_of_partitions_are_refused() -> None:
+    admin = Admin()
+    ensure_schedule(admin, NAMES, TopicDefaults(partitions=3), create=True)
+    admin.topics["shop.schedule"] = dataclasses.replace(admin.topics["shop.schedule"], partitions=4)
+    with pytest.raises(KafkaConfigurationError, match="commands has 3 .* shop.schedule 4;") as caught:
+        ensure_schedule(admin, NAMES, TopicDefaults(), create=True)
+    assert "add partitions to the one that has fewer" in str(caught.value)

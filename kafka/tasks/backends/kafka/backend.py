@@ -19,6 +19,7 @@ from kafka.future import Future
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata, has_room, watch_batches
 from kafka.tasks.backends.base import (
     DeadLog,
+    NewId,
     QueuePurge,
     QueueRoute,
     SnapshotReader,
@@ -33,12 +34,14 @@ from kafka.tasks.backends.kafka.purge import KafkaPurge
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
 from kafka.tasks.deadline import Deadline, run_in_thread
 from kafka.tasks.errors import JobsNotSent, UnknownQueue
+from kafka.tasks.format.commands import CommandRecord
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord, encode, is_late
 from kafka.tasks.format.topics import (
     TopicDefaults,
     TopicNames,
+    ensure_schedule,
     ensure_topics,
     payload_limit,
     queue_plans,
@@ -84,7 +87,8 @@ class KafkaBackend:
         self._front: _ConnectedClients | None = None
         self._connecting: Future[_ConnectedClients] | None = None
         self._worker_clients: list[KafkaClient] = []
-        self.new_id: Callable[[], str] = lambda: self._connected().new_id()
+        self.new_id: NewId = lambda at_ms=None: self._connected().new_id(at_ms)
+        self._schedule_partitions = 0
         self._observe_at = 0.0
         self._tally = EnqueueTally(frozenset((self._names.results, self._names.late)))
         self._is_closed = False
@@ -111,15 +115,43 @@ class KafkaBackend:
         return self._front is not None and has_room(self._front.producer)
 
     def send(
-        self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None
+        self,
+        topic: str,
+        value: bytes,
+        headers: list[Header],
+        key: bytes | None = None,
+        partition: int | None = None,
     ) -> FutureRecordMetadata:
-        """See :class:`kafka.tasks.backends.base.Backend`."""
-        future = (self._front or self._connected()).send(topic, value, key, headers)
+        """See :class:`kafka.tasks.backends.base.Backend`. ``partition`` None: any."""
+        send = (self._front or self._connected()).send
         now = time.monotonic()
-        if now >= self._observe_at:
-            self._observe_at = now + OBSERVE_S
-            future.add_callback(self._observe, self.clock.local_ms())
+        if now < self._observe_at:
+            return send(topic, value, key, headers, partition)
+        self._observe_at = now + OBSERVE_S
+        sent_ms = self.clock.local_ms()  # before it is sent: the broker's answer may be here before `send` returns
+        future = send(topic, value, key, headers, partition)
+        future.add_callback(self._observe, sent_ms)
         return future
+
+    @property
+    def has_schedule(self) -> bool:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        return self._schedule_partitions > 0
+
+    def schedule_partitions(self) -> int:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        if not self._schedule_partitions:
+            front = self._connected()
+            self._schedule_partitions = ensure_schedule(
+                front.administration, self._names, self._shape, create=self._settings.create_topics, warn=log.warning
+            )
+            front.producer.partitions_for(self._names.commands)  # the first record waits for nothing any more
+        return self._schedule_partitions
+
+    def send_command(self, record: CommandRecord, partition: int) -> FutureRecordMetadata:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        key, value, headers = record
+        return self.send(self._names.commands, value, headers, key, partition)
 
     def send_state(self, record: StateRecord) -> FutureRecordMetadata:
         """See :class:`kafka.tasks.backends.base.Backend`."""
