@@ -29,7 +29,14 @@ from kafka.tasks.format.records import (
     supersedes,
 )
 from kafka.tasks.format.topics import TopicNames
-from kafka.tasks.results.lookup import FetchEndOffset, FetchOffsetAt, LookUpRequest, look_up
+from kafka.tasks.results.lookup import (
+    FetchEndOffset,
+    FetchOffsetAt,
+    LookUpRequest,
+    ReadStates,
+    is_pointer,
+    look_up,
+)
 from kafka.tasks.results.scan import ResultsScan
 from kafka.tasks.states import READY
 
@@ -71,8 +78,8 @@ class LogReader:
         with self._turn(until):
             return self._consumer.end_offsets(places, left_ms(until))
 
-    def look_up(self, job_id: str, until: float) -> StateRecord | None:
-        """The record of the job that holds in the log."""
+    def look_up(self, job_id: str, until: float, since_ms: int | None = None) -> StateRecord | None:
+        """The record of the job that holds in the log. ``since_ms``: see :func:`kafka.tasks.results.lookup.look_up`."""
         with self._turn(until):
             used_at, self._scan_used_at = self._scan_used_at, time.monotonic()
             if self._scan_used_at - used_at > SCAN_S:
@@ -80,7 +87,7 @@ class LogReader:
             passed = self._scan and self._scan.result_of(self._place(False, partition_of(job_id)), job_id)
             if passed:
                 return passed
-            dialogue = look_up(job_id)
+            dialogue = look_up(job_id, since_ms)
             try:
                 want = next(dialogue)
                 while True:
@@ -109,20 +116,19 @@ class LogReader:
         if isinstance(want, FetchOffsetAt):
             at = self._consumer.offsets_for_times({place: want.time_ms}, left_ms(until))[place]
             return -1 if at is None else at.offset
-        return self._read(place, want.job_id, want.offset, want.until, want.until_ms, until)
+        return self._read(place, want, until)
 
     def _place(self, late: bool, partition: int) -> TopicPartition:
         return TopicPartition(self._names.late if late else self._names.results, partition)
 
-    def _read(
-        self, place: TopicPartition, job_id: str, offset: int, end: int, end_ms: int | None, until: float
-    ) -> StateRecord | None:
+    def _read(self, place: TopicPartition, want: ReadStates, until: float) -> StateRecord | None:
         """See :class:`kafka.tasks.results.lookup.ReadStates`."""
+        _, _, job_id, offset, end, end_ms, to_pointer = want
         consumer, decode = self._consumer, self._decoder.decode
         best: StateRecord | None = None
         scan: ResultsScan | None = None
         in_late = place.topic == self._names.late
-        if not in_late:
+        if not in_late and not to_pointer:  # the others begin at times of their own
             start = None if self._scan is None else self._scan.start_of(place, job_id, offset, end)
             if start is None:
                 self._scan = ResultsScan(place, time_of(job_id), offset)
@@ -143,10 +149,14 @@ class LogReader:
                 for record, state in zip(records, states, strict=True):
                     if record.offset >= end or (end_ms is not None and record.timestamp > end_ms):
                         return best
-                    if state is not None and state.id == job_id and supersedes(best, state):
+                    if state is None or state.id != job_id:
+                        continue
+                    if supersedes(best, state):
                         best = state
                         if state.state in READY:
                             return best
+                    if to_pointer and is_pointer(state):
+                        return state
             return best
         finally:
             consumer.assign([])

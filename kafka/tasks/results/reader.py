@@ -79,9 +79,19 @@ class ResultReader:
             return False
         return known.certainty is Certainty.SETTLED or not known.is_final or tail.can_answer(known)
 
-    def find(self, job_id: str, timeout: float | None = None) -> StateRecord | None:
+    def find(self, job_id: str, timeout: float | None = None, since_ms: int | None = None) -> StateRecord | None:
         """See :meth:`kafka.tasks.backends.base.Backend.find`."""
-        return self._find(job_id, self._until(timeout), is_waiting=False)
+        until = self._until(timeout)
+        if since_ms is None:
+            return self._find(job_id, until, is_waiting=False)
+        if partition_of(job_id) >= self._partitions:
+            return None
+        is_tailed = self._tails.get(partition_of(job_id)) is not None
+        return self._look_up(job_id, until, is_tailed and self._is_own(job_id), since_ms)
+
+    def settle(self, record: StateRecord) -> None:
+        """See :meth:`kafka.tasks.backends.base.Backend.settle`."""
+        self._io.call(self._tails.settle, record)
 
     def wait(self, job_id: str, timeout: float | None) -> StateRecord | None:
         """See :meth:`kafka.tasks.backends.base.Backend.wait`."""
@@ -165,10 +175,12 @@ class ResultReader:
                 return known.record
         return self._look_up(job_id, until, is_followed=tail is not None and (is_waiting or self._is_own(job_id)))
 
-    def _look_up(self, job_id: str, until: float, is_followed: bool) -> StateRecord | None:
+    def _look_up(
+        self, job_id: str, until: float, is_followed: bool, since_ms: int | None = None
+    ) -> StateRecord | None:
         """The record that holds in the log; the view keeps it. ``is_followed``: later ones come to the view."""
         now_ms, evicted = self._clock.now_ms() - MARGIN_MS, self._view.evicted
-        record = self._log.look_up(job_id, until)
+        record = self._log.look_up(job_id, until, since_ms)
         with contextlib.suppress(IllegalStateError):  # closed meanwhile
             if record is not None and KnownState(record, Certainty.COMPLETE).is_settled(now_ms):
                 self._io.submit(self._tails.settle, record)

@@ -79,6 +79,7 @@ class FakeConsumer:
         begin = self.positions[place]
         records = self.topics.logs[place][begin : begin + count]
         self.positions[place] += len(records)
+        self.topics.read_count += len(records)
         return records
 
     def close(self) -> None:
@@ -106,7 +107,8 @@ class FakeIo:
 
 
 class Topics:
-    """``is_silent``: the broker answers no request. ``is_stuck``: the tail does not read on by itself.
+    """``is_silent``: the broker answers no request. ``is_stuck``: the tail does not read on by itself. ``read_count``:
+    records that the consumers have read.
     ``asked_ms``: the timeout of the last request.
     """
 
@@ -117,6 +119,7 @@ class Topics:
         self.consumers: list[FakeConsumer] = []
         self.is_silent = self.is_stuck = self.is_io_closed = False
         self.requests = 0
+        self.read_count = 0
         self.asked_ms: float | None = None
         io: Any = FakeIo(self)
         with pytest.MonkeyPatch.context() as patch:
@@ -161,13 +164,15 @@ class Topics:
         late: bool = False,
         age_ms: int = 0,
         partition: int | None = None,
+        due_ms: int | None = None,
     ) -> StateRecord:
         """Write a state record now, or so many ms ago; returns it as a reader gets it."""
         place = TopicPartition(
             NAMES.late if late else NAMES.results, partition_of(job_id) if partition is None else partition
         )
         log = self.logs[place]
-        record = StateRecord(job_id, state, attempt, delivery, value, self.now_ms() - age_ms, late, len(log))
+        time_ms = self.now_ms() - age_ms
+        record = StateRecord(job_id, state, attempt, delivery, value, time_ms, late, len(log), None, due_ms)
         key, body, headers = encode(record)
         log.append(ConsumerRecord(*place, 0, record.offset, record.time_ms, 1, key, body, headers))
         return record

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.records import StateRecord, supersedes
-from kafka.tasks.results.lookup import FetchEndOffset, FetchOffsetAt, ReadStates, look_up
+from kafka.tasks.results.lookup import FetchEndOffset, FetchOffsetAt, ReadStates, is_pointer, look_up
 from kafka.tasks.states import READY, JobState
 
 T = 1_700_000_000_000
@@ -38,10 +41,14 @@ class Log:
         for record in log[want.offset : want.until]:
             if want.until_ms is not None and record.time_ms > want.until_ms:
                 break
-            if record.id == want.job_id and supersedes(found, record):
+            if record.id != want.job_id:
+                continue
+            if supersedes(found, record):
                 found = record
                 if record.state in READY:
                     break
+            if want.to_pointer and is_pointer(record):
+                return record
         return found
 
 
@@ -124,3 +131,100 @@ def test_a_record_of_results_that_does_not_count_hides_no_other() -> None:
     log.topics[True] = [StateRecord(ID, S.REVOKED, time_ms=T + 60_002, in_late=True)]
     log.topics[False].pop()
     assert run(log) == log.topics[True][0]
+
+
+# -- jobs that wait in between -----------------------------------------------------------------------------------------
+
+HOUR = 3_600_000
+
+
+def late(state: JobState, time_ms: int, offset: int, **fields: Any) -> StateRecord:
+    return StateRecord(ID, state, time_ms=time_ms, in_late=True, offset=offset, **fields)
+
+
+def other(time_ms: int) -> StateRecord:
+    return StateRecord(make_id(T, 5, b"\2" * 8), S.SUCCESS, time_ms=time_ms, in_late=True)
+
+
+def reads(log: Log) -> list[tuple[bool, int]]:
+    return [(want.late, want.offset) for want in log.wants if isinstance(want, ReadStates)]
+
+
+def test_the_late_topic_is_read_from_the_time_on_for_which_the_next_attempt_was_announced() -> None:
+    log = Log()
+    log.topics[False] = [StateRecord(ID, S.RETRY, time_ms=T + 10, due_ms=T + HOUR)]
+    log.topics[True] = [
+        other(T + 70_000),
+        other(T + HOUR - 5_001),
+        late(S.RETRY, T + HOUR, 2, attempt=2, due_ms=T + 5 * HOUR),
+        other(T + 2 * HOUR),
+        late(S.SCHEDULED, T + 5 * HOUR, 4, attempt=3, due_ms=T + 9 * HOUR),
+        other(T + 6 * HOUR),
+        late(S.SUCCESS, T + 9 * HOUR, 6, attempt=3, value=b"42"),
+    ]
+    assert run(log) == log.topics[True][6]
+    assert reads(log) == [(False, 0), (True, 2), (True, 4), (True, 6)]
+    assert FetchOffsetAt(True, 5, T + HOUR - 5_000) in log.wants
+
+
+def test_a_job_whose_time_has_not_come_is_where_its_last_record_says() -> None:
+    log = Log()
+    log.topics[False] = [StateRecord(ID, S.RETRY, time_ms=T + 10, due_ms=T + HOUR)]
+    log.topics[True] = [other(T + 70_000)]
+    assert run(log) == log.topics[False][0]
+    assert reads(log) == [(False, 0)]
+
+
+def test_a_wait_that_is_over_soon_is_read_over() -> None:
+    log = Log()
+    log.topics[True] = [
+        late(S.RETRY, T + 70_000, 0, due_ms=T + 80_000),
+        late(S.SUCCESS, T + 80_001, 1, attempt=2),
+    ]
+    assert run(log) == log.topics[True][1]
+    assert reads(log) == [(True, 0)]
+
+
+def test_a_job_that_was_sent_early_is_read_from_that_time_on_in_both_topics() -> None:
+    sent = T - 2 * HOUR
+    log = Log()
+    log.topics[False] = [
+        StateRecord(ID, S.RETRY, time_ms=sent + 1, due_ms=T + 3 * HOUR, offset=0),
+        StateRecord(ID, S.QUEUED, time_ms=T, due_ms=sent, offset=1),
+    ]
+    log.topics[True] = [late(S.SUCCESS, T + 3 * HOUR, 0, attempt=2)]
+    assert run(log) == log.topics[True][0]
+    log.topics[False][0] = StateRecord(ID, S.FAILURE, time_ms=sent + 1, offset=0)
+    assert run(log) == log.topics[False][0]
+
+
+def test_a_later_attempt_that_was_sent_early_is_found_too() -> None:
+    log = Log()
+    log.topics[False] = [StateRecord(ID, S.RETRY, time_ms=T + 10, due_ms=T + 9 * HOUR)]
+    log.topics[True] = [
+        late(S.STARTED, T + HOUR, 0, attempt=2),
+        late(S.SUCCESS, T + HOUR + 1, 1, attempt=2),
+        late(S.QUEUED, T + 9 * HOUR, 2, due_ms=T + HOUR),
+    ]
+    assert run(log) == log.topics[True][1]
+
+
+def test_the_owner_s_word_on_when_it_was_sent_leads_there_at_once() -> None:
+    log = Log()
+    log.topics[False] = [StateRecord(ID, S.SUCCESS, time_ms=T - HOUR)]
+    dialogue = look_up(ID, T - HOUR)
+    assert next(dialogue) == FetchEndOffset(False, 5)
+    assert dialogue.send(1) == FetchOffsetAt(False, 5, T - HOUR - 5_000)
+    assert dialogue.send(0) == ReadStates(False, 5, ID, 0, 1, T + 65_000, True)
+
+
+times = st.integers(0, 10).map(lambda tenths: T + tenths * 60_000)
+
+
+@given(st.lists(st.tuples(times, times, st.sampled_from((S.RETRY, S.SCHEDULED, S.QUEUED))), max_size=8))
+def test_a_look_up_ends_however_records_point_at_each_other(records: list[tuple[int, int, JobState]]) -> None:
+    log = Log()
+    for offset, (time_ms, due_ms, state) in enumerate(sorted(records)):
+        log.topics[True].append(late(state, time_ms, offset, due_ms=due_ms))
+    run(log)
+    assert len(reads(log)) <= (len(records) + 1) ** 2 + 1

@@ -90,7 +90,7 @@ def test_of_more_jobs_than_fit_only_those_that_were_pushed_out_are_looked_up(
     looked_up: list[str] = []
     look_up = topics.reader._log.look_up
 
-    def note(job_id: str, until: float) -> StateRecord | None:
+    def note(job_id: str, until: float, since_ms: int | None = None) -> StateRecord | None:
         looked_up.append(job_id)
         return look_up(job_id, until)
 
@@ -206,7 +206,7 @@ def test_a_record_that_comes_while_another_client_s_job_is_looked_up_is_not_miss
     look_up = topics.reader._log.look_up
     written: list[StateRecord] = []
 
-    def look_up_slowly(job_id: str, until: float) -> StateRecord | None:
+    def look_up_slowly(job_id: str, until: float, since_ms: int | None = None) -> StateRecord | None:
         found = look_up(job_id, until)
         written.append(topics.append(job_id, S.SUCCESS))
         topics.deliver_all()
@@ -478,3 +478,51 @@ def test_a_result_in_a_topic_that_was_deleted_and_created_again_is_found(topics:
     job_id = foreign_id(topics, number=12)
     expected = topics.append(job_id, S.SUCCESS)
     assert topics.reader.find(job_id) == expected
+
+
+# -- jobs that wait in between -----------------------------------------------------------------------------------------
+
+
+def test_the_result_of_a_later_attempt_is_found_without_reading_what_lies_between(topics: Topics) -> None:
+    job_id = foreign_id(topics)
+    retry = topics.append(job_id, S.RETRY, due_ms=topics.now_ms() + 3_600_000)
+    assert topics.reader.find(job_id) == retry
+    topics.pass_time(70)
+    for number in range(1000):
+        topics.append(foreign_id(topics, number=number % 256), S.SUCCESS, late=True)
+        topics.pass_time(3)
+    topics.pass_time(3_600_000 / 1000 - 3070)
+    expected = topics.append(job_id, S.SUCCESS, attempt=2, late=True)
+    topics.read_count = 0
+    assert topics.reader.find(job_id) == expected
+    assert topics.read_count < 10
+
+
+def test_a_job_that_was_sent_early_is_found_by_the_record_that_says_when(topics: Topics) -> None:
+    """Its id carries the time for which it was enqueued; the record at that time leads back."""
+    job_id = make_id(topics.now_ms() + 3_600_000, OTHER, b"\xff" * 8)
+    topics.pass_time(100)
+    sent_ms = topics.now_ms()
+    topics.append(job_id, S.STARTED)
+    expected = topics.append(job_id, S.SUCCESS)
+    assert topics.reader.find(job_id) is None, "its time has not come, and only the owner knows"
+    assert topics.reader.find(job_id, since_ms=sent_ms) == expected
+    other = make_id(time_of(job_id), OTHER, b"\xfe" * 8)
+    other_end = topics.append(other, S.FAILURE)
+    topics.pass_time(3_500)
+    for each in (job_id, other):
+        topics.append(each, S.QUEUED, due_ms=sent_ms)
+    assert topics.reader.find(other) == other_end
+    assert topics.reader.find(job_id) == expected
+
+
+def test_what_the_owner_has_told_ends_the_waiting_and_holds(topics: Topics) -> None:
+    for job_id in (topics.reader.new_id(topics.now_ms() + 60_000), make_id(topics.now_ms() + 60_000, OTHER, b"\1" * 8)):
+        answers: list[StateRecord | None] = []
+        assert topics.reader.add_waiter(job_id, answers.append) is None
+        revoked = StateRecord(job_id, S.REVOKED, value=b"{}")
+        topics.reader.settle(revoked)
+        assert answers == [revoked]
+        topics.append(job_id, S.REVOKED, b"the same, at its time")
+        topics.deliver_all()
+        assert topics.reader.find(job_id) == revoked
