@@ -57,7 +57,7 @@ from kafka.tasks.health import (
 )
 from kafka.tasks.health import parse_address as parse_health_port
 from kafka.tasks.hooks import FinishedJob
-from kafka.tasks.job import JobHandle
+from kafka.tasks.job import CancelResult, JobHandle
 from kafka.tasks.pools import (
     MOST_CONCURRENCY,
     POOLS,
@@ -90,6 +90,7 @@ __all__ = [
     "Batch",
     "Call",
     "Cancel",
+    "CancelResult",
     "ChildSnapshot",
     "Context",
     "DeadCounts",

@@ -6,6 +6,7 @@ Nothing happens by itself: :func:`settle` runs the loop until it is idle, :func:
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ from kafka.tasks.pools.base import SimplePool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.outcome import Outcome
 from kafka.tasks.settings import Settings
-from kafka.tasks.states import READY
+from kafka.tasks.states import READY, JobState
 
 
 class Queues(MemoryTopics):
@@ -363,7 +364,8 @@ class FakePurge:
 
 
 class FakeBackend(MemoryBackend):
-    """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others."""
+    """A back end over :class:`Queues`; state records are seen when somebody looks. ``existing``: topics of others.
+    ``owner``: answers commands; None: not at all."""
 
     def __init__(self, app: str, settings: Settings) -> None:
         self.clock_of_test = ManualClock()
@@ -385,6 +387,7 @@ class FakeBackend(MemoryBackend):
         self.next_sent: FakeSent | None = None
         self.flushes = 0
         self.is_closed = False
+        self.owner: Callable[[Command], object | None] = lambda command: None
         self.dead: dict[str, FakeDeadLog] = {}
         self.paused: set[str] = set()
 
@@ -421,6 +424,10 @@ class FakeBackend(MemoryBackend):
     def send_command(self, record: CommandRecord, partition: int) -> RecordFuture:
         written = super().send_command(record, partition)
         sent, self.next_sent = self.next_sent, None
+        command = decode_command(*record)
+        answer = self.owner(command) if command is not None and command.request is not None else None
+        if command is not None and command.request is not None and answer is not None:
+            self.send_state(StateRecord(command.request, JobState.SUCCESS, value=json.dumps(answer).encode()))
         return sent or written
 
     def flush(self, timeout: float | None) -> None:
@@ -431,7 +438,7 @@ class FakeBackend(MemoryBackend):
         error, self.not_sent = self.not_sent, None
         return error
 
-    def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
+    def find(self, job_id: str, timeout: float | None, since_ms: int | None = None) -> StateRecord | None:
         if self.error is not None:
             raise self.error
         return self.known(job_id)

@@ -104,9 +104,13 @@ class Backend(Protocol):
     def known(self, job_id: str) -> StateRecord | None:
         """The best state record of a job in this process's memory; asks no broker."""
 
-    def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
+    def find(self, job_id: str, timeout: float | None, since_ms: int | None = None) -> StateRecord | None:
         """The best state record of a job, or None when there is none (yet). KafkaTimeoutError when the brokers have not
-        answered within ``timeout`` seconds."""
+        answered within ``timeout`` seconds. ``since_ms``: look for records from that time on; None: from the one in
+        the id on."""
+
+    def settle(self, record: StateRecord) -> None:
+        """Take in the final record of a job, which the owner of the schedule has told before it is in the log."""
 
     def add_waiter(
         self, job_id: str, on_end: Callable[[StateRecord | None], object], timeout: float | None

@@ -125,9 +125,13 @@ class MemoryBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         return self.topics.state_of(job_id)
 
-    def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
+    def find(self, job_id: str, timeout: float | None, since_ms: int | None = None) -> StateRecord | None:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         return self.known(job_id)
+
+    def settle(self, record: StateRecord) -> None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        self.topics.settle(record)
 
     def is_at_hand(self, job_id: str) -> bool:
         """Nothing is waited for."""

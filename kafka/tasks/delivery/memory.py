@@ -189,6 +189,17 @@ class MemoryTopics:
                 self._waiters.setdefault(job_id, []).append(on_end)
             return state
 
+    def settle(self, record: StateRecord) -> None:
+        """This is a job's final state, unless it has one; its waiters are notified."""
+        with self._lock:
+            state = self._states.get(record.id)
+            if state is not None and state.state in READY:
+                return
+            self._states[record.id] = record
+            waiters = self._waiters.pop(record.id, [])
+        for on_end in waiters:
+            on_end(record)
+
     def remove_waiter(self, job_id: str, on_end: StateCallback) -> None:
         """Do not call ``on_end`` any more; no effect when it was called, or not added."""
         with self._lock:

@@ -51,6 +51,9 @@ MOST_HEADERS = 16
 MOST_SHORTENED = 200
 """Characters of a text in a state record whose topic does not take it whole."""
 
+CANCELLED = "cancelled"
+"""The reason of a job that was revoked by :meth:`kafka.tasks.JobHandle.cancel`."""
+
 _NAMES = {state.name: state for state in JobState if state not in (JobState.UNKNOWN, JobState.PENDING)}
 
 

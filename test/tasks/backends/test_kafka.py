@@ -45,7 +45,7 @@ from kafka.records import RecordBatchBuilder
 from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
 from kafka.structs import TopicPartition
 from kafka.tasks import App, JobsNotSent, JobState, JobTimeout, PayloadTooLarge
-from kafka.tasks import job as job_module
+from kafka.tasks import waiting as waiting_module
 from kafka.tasks.backends.kafka import KafkaBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing, check_share_groups
 from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
@@ -946,7 +946,7 @@ def test_a_caller_has_its_answer_in_time_though_the_broker_hangs(
     app: App, broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SIGSTOP: connections stay open, nothing is answered."""
-    monkeypatch.setattr(job_module, "LEAST_ASK_S", 0.0)
+    monkeypatch.setattr(waiting_module, "LEAST_ASK_S", 0.0)
     job = app.send("x")
     app.flush(SOON_S)
     elsewhere = App(app.name, bootstrap_servers=broker.bootstrap, partitions=2, request_timeout=60, connect_timeout=60)

@@ -177,10 +177,14 @@ class KafkaBackend:
         front = self._front
         return None if front is None else front.results.known(job_id)
 
-    def find(self, job_id: str, timeout: float | None) -> StateRecord | None:
+    def find(self, job_id: str, timeout: float | None, since_ms: int | None = None) -> StateRecord | None:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         results, left_s = self._results(timeout)
-        return results.find(job_id, left_s)
+        return results.find(job_id, left_s, since_ms)
+
+    def settle(self, record: StateRecord) -> None:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        self._connected().results.settle(record)
 
     def add_waiter(
         self, job_id: str, on_end: Callable[[StateRecord | None], object], timeout: float | None
