@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "dead": ("kafka.cli.dead", "list, show, replay and drop the dead jobs of a queue"),
     "demo": ("kafka.cli.demo", "an example run: jobs count the words of text files"),
     "check-version": ("kafka.cli.check_version", "show which release of Kafka runs at an address"),
+    "schedule": ("kafka.cli.schedule", "list, pause, resume and run the periodic jobs of an application"),
     "queue": ("kafka.cli.queue", "pause or resume a queue, or remove its jobs"),
     "settings": ("kafka.cli.settings", "list the settings of apps, workers, clients and the broker"),
     "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import kafka._name_clash  # noqa: F401 (before another import fails for it)
 from kafka.tasks.app import App, Batch
+from kafka.tasks.app_schedule import PeriodicEntry, Schedule
 from kafka.tasks.context import Context
 from kafka.tasks.dead import DeadCounts, DeadJob, DeadJobs, DeadSelection
 from kafka.tasks.errors import (
@@ -110,6 +111,7 @@ __all__ = [
     "NoResult",
     "NotSerialisable",
     "PayloadTooLarge",
+    "PeriodicEntry",
     "PoolFailed",
     "PoolSettings",
     "QueueExporter",
@@ -118,6 +120,7 @@ __all__ = [
     "Retry",
     "RetryAt",
     "RunningJob",
+    "Schedule",
     "Seen",
     "Snooze",
     "SoftTimeLimit",

@@ -208,7 +208,7 @@ class RetryAt(Exception):
             when = when.timestamp()
         due_s, now = max(0.0, _finite("RetryAt(when)", when)), wall_clock.get()()
         if due_s < _YEAR_2000_S <= now:
-            delay = f"{max(1.0, when):g}"
+            delay = f"{min(max(1.0, when), 86_400.0):g}"
             raise IllegalArgumentError(
                 f"RetryAt({given!r}): that is a time (seconds since 1970) and not a delay; use Snooze({delay}), or "
                 f"RetryAt(datetime.now(timezone.utc) + timedelta(seconds={delay}))"

@@ -17,28 +17,30 @@ from kafka.tasks.states import JobState
 from kafka.tasks.waiting import Blocking, Dialogue, WaitForEnd, is_final, run, run_async
 
 
-def ask(backend: Backend, kind: str, subject: str, timeout: float | None, **fields: Any) -> dict[str, Any]:
-    """The answer of the schedule's owner to a command about ``subject``, a job's id or an entry's name. ``fields``:
-    those of :func:`kafka.tasks.format.commands.encode_command`.
+def ask(
+    backend: Backend, kind: str, subject: str, timeout: float | None, *, partition: int | None = None, **fields: Any
+) -> dict[str, Any]:
+    """The answer of the schedule's owner to a command about ``subject``, a job's id or an entry's name, or to one
+    about a ``partition``. ``fields``: those of :func:`kafka.tasks.format.commands.encode_command`.
 
     :class:`JobTimeout` when there is none within ``timeout`` seconds; the producer's error when the command could not
     be written.
     """
-    return run(asking(backend, kind, subject, timeout, **fields))
+    return run(asking(backend, kind, subject, timeout, partition, **fields))
 
 
 async def ask_async(backend: Backend, kind: str, subject: str, timeout: float | None, **fields: Any) -> dict[str, Any]:
     """:func:`ask` for a coroutine."""
-    return await run_async(asking(backend, kind, subject, timeout, **fields))
+    return await run_async(asking(backend, kind, subject, timeout, None, **fields))
 
 
 def asking(
-    backend: Backend, kind: str, subject: str, timeout: float | None, **fields: Any
+    backend: Backend, kind: str, subject: str, timeout: float | None, partition: int | None = None, **fields: Any
 ) -> Dialogue[dict[str, Any]]:
     """The dialogue of :func:`ask`."""
     deadline = Deadline(timeout)
     yield from connecting(backend, timeout)
-    request, sent = yield Blocking(lambda: _send(backend, kind, subject, fields))
+    request, sent = yield Blocking(lambda: _send(backend, kind, subject, partition, fields))
 
     def raise_if_not_sent() -> None:
         if sent.is_done and sent.exception is not None:
@@ -68,8 +70,12 @@ def connecting(backend: Backend, timeout: float | None) -> Dialogue[None]:
         yield Blocking(connect)
 
 
-def _send(backend: Backend, kind: str, subject: str, fields: dict[str, Any]) -> tuple[str, RecordFuture]:
+def _send(
+    backend: Backend, kind: str, subject: str, partition: int | None, fields: dict[str, Any]
+) -> tuple[str, RecordFuture]:
     request = backend.new_id()
-    partition_of = partition_of_job if kind in OF_JOBS else partition_of_entry
+    if partition is None:
+        partition_of = partition_of_job if kind in OF_JOBS else partition_of_entry
+        partition = partition_of(subject, backend.schedule_partitions())
     record = encode_command(kind, subject, request=request, **fields)
-    return request, backend.send_command(record, partition_of(subject, backend.schedule_partitions()))
+    return request, backend.send_command(record, partition)

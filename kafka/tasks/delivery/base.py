@@ -152,8 +152,6 @@ class RecordKind(Enum):
     """A state record. Read in order by plain consumers: in large batches."""
     DEAD = "dead"
     """A record for the dead topic. As a state record."""
-    COMMAND = "command"
-    """A command to the schedule. As a state record."""
 
 
 class OutgoingRecord(NamedTuple):

@@ -56,6 +56,11 @@ class MemorySchedule:
         """When there is something to do."""
         return self._machine.next_at_ms
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether jobs wait in it."""
+        return self._machine.waiting_count > 0
+
     def run(self, command_count: int = 0) -> None:
         """Carry out the commands before this offset of their topic, and what is due."""
         with self._lock:

@@ -167,6 +167,12 @@ class ScheduleMachine:
         return len(self._table) + len(self._near)
 
     @property
+    def waiting_count(self) -> int:
+        """Jobs that wait, or run by a lease."""
+        near = sum(each.kind in (WAITING, LEASED) for each in self._near.values())
+        return near + sum(self._table.count(_KIND_NUMBERS[kind]) for kind in (WAITING, LEASED))
+
+    @property
     def next_at_ms(self) -> int:
         """When :meth:`advance` has something to do; NEVER_MS when nothing waits."""
         next_ms = self._heap[0][0] if self._heap else NEVER_MS

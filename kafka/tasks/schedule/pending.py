@@ -149,6 +149,10 @@ class PendingTable:
         if slot >= 0:
             segment.remove(slot)
 
+    def count(self, kind: int) -> int:
+        """Jobs of a kind; looks at all rows."""
+        return sum(tag & 7 == kind for segment in self._segments for tag in segment.tag)
+
     def due(self, before_ms: int) -> list[tuple[int, str]]:
         """The jobs to look at before this time, with that time, in no order."""
         found: list[tuple[int, str]] = []

@@ -192,7 +192,8 @@ class InProcessJobs:
         """Run jobs until none is left, letting the clock go on as far as it takes. Errors as of :meth:`run_until`."""
         with self._running(most_runs) as run_due:
             run_due()
-            while any(self.topics.has_unfinished(source.topic) for source in self._sources):
+            schedule = self.topics.open_schedule(self._app.names)
+            while schedule.has_waiting or any(self.topics.has_unfinished(each.topic) for each in self._sources):
                 next_at = self._loop.next_timer_at()
                 assert next_at is not None, "a job is held by the worker without a timer"
                 self._set_clock(next_at)
