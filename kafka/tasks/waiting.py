@@ -96,6 +96,9 @@ class WaitForEnd:
                 record = self._add_waiter(on_end)
                 if is_final(record) or self._is_enough(record):
                     return record
+                ran = backend.before_wait(self._id)
+                if ran is not None:
+                    return ran
                 end = ends.get(timeout=deadline.left_s())
             except Empty:
                 return backend.known(self._id) or record
@@ -128,6 +131,9 @@ class WaitForEnd:
                 record = add_waiter() if is_at_hand else await asyncio.to_thread(add_waiter)
                 if is_final(record) or self._is_enough(record):
                     return record
+                ran = backend.before_wait(self._id)
+                if ran is not None:
+                    return ran
                 await asyncio.wait((ended,), timeout=deadline.left_s())
             finally:
                 waiter.is_over = True

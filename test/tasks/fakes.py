@@ -455,6 +455,9 @@ class FakeBackend(MemoryBackend):
     def is_at_hand(self, job_id: str) -> bool:
         return self.is_connected
 
+    def before_wait(self, job_id: str) -> StateRecord | None:
+        return None
+
     def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
         if on_end in self.waiters[job_id]:
             self.waiters[job_id].remove(on_end)

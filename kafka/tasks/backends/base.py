@@ -121,6 +121,10 @@ class Backend(Protocol):
     def is_at_hand(self, job_id: str) -> bool:
         """Whether :meth:`add_waiter` for this job waits for no broker."""
 
+    def before_wait(self, job_id: str) -> StateRecord | None:
+        """Called before a caller waits for a job: its final record, where jobs run in the caller's thread. Raises where
+        the job would never end."""
+
     def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
         """Do not call ``on_end`` any more; nothing when it was not added."""
 

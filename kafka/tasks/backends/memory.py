@@ -143,6 +143,10 @@ class MemoryBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         return self.topics.add_waiter(job_id, on_end)
 
+    def before_wait(self, job_id: str) -> StateRecord | None:
+        """Jobs run elsewhere."""
+        return None
+
     def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         self.topics.remove_waiter(job_id, on_end)

@@ -21,18 +21,19 @@ from kafka.tasks.backends.memory import MemoryBackend
 from kafka.tasks.delivery.base import JobSource, sources_of
 from kafka.tasks.delivery.memory import MemoryTopics
 from kafka.tasks.errors import wall_clock
+from kafka.tasks.format.commands import DUE, CommandRecord, decode_command
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.options import WorkerOptions
+from kafka.tasks.periodic import DeclaredEntries
 from kafka.tasks.pools.inline import InlinePool
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.pools.runner import run as run_job
 from kafka.tasks.rules.outcome import AttemptFailed, Outcome
 from kafka.tasks.settings import Settings
-from kafka.tasks.states import READY
 from kafka.tasks.task import Task
 from kafka.tasks.worker.worker import Worker
 
@@ -72,6 +73,10 @@ class InProcessApp(Protocol):
     def queues(self) -> Sequence[str]:
         """Its queues."""
 
+    @property
+    def declared(self) -> DeclaredEntries:
+        """Its periodic entries."""
+
     def codec_of(self, name: str) -> PayloadCodec:
         """How calls and results of a task are written and read."""
 
@@ -104,11 +109,19 @@ class _Backend(MemoryBackend):
         self._on_sent(topic, value, headers)
         return written
 
-    def add_waiter(
-        self, job_id: str, on_end: Callable[[StateRecord | None], object], timeout: float | None
-    ) -> StateRecord | None:
-        record = self.known(job_id)
-        return record if record is not None and record.state in READY else self._wait(job_id)
+    def send_command(self, record: CommandRecord, partition: int) -> RecordFuture:
+        command = decode_command(record.key, record.value, record.headers)
+        if command is None or command.job is None:
+            return super().send_command(record, partition)
+        job, topic = command.job, self._names.queue(command.job.queue)
+        headers: list[Header] = [*job.headers, (DUE, b"%d" % command.due_ms)]
+        self._check(topic, job.value, headers)
+        written = super().send_command(record, partition)
+        self._on_sent(topic, job.value, headers)
+        return written
+
+    def before_wait(self, job_id: str) -> StateRecord | None:
+        return self._wait(job_id)
 
 
 class _Tasks(Mapping[str, Task[..., Any]]):
@@ -152,6 +165,7 @@ class InProcessJobs:
         self.backend: MemoryBackend = _Backend(app, self.topics, time, on_sent, wait, check)
         self._sources: list[JobSource] = []
         self._served: set[str] = set()
+        self._declared_version = ""
         self._run_count = 0
         self._last_name = ""
         self._interrupt: KeyboardInterrupt | None = None
@@ -209,6 +223,7 @@ class InProcessJobs:
             self._running_thread = threading.get_ident()
             try:
                 self._serve_queues()
+                self._declare_entries()
                 first = self._run_count
                 yield lambda: self._run_due(first, most_runs, remedy)
             finally:
@@ -242,6 +257,17 @@ class InProcessJobs:
         worker = Worker(_Tasks(app), app.names, self._loop, now_ms, HOST, worker_backend, pool, options)
         self._sources += sources_of(app.names, queues)
         worker.start()
+
+    def _declare_entries(self) -> None:
+        """Say to the schedule which periodic entries the code declares, if they have changed."""
+        declared = self._app.declared
+        if not len(declared) and not self._declared_version:
+            return
+        version = declared.version()
+        if version != self._declared_version:
+            self._declared_version = version
+            for partition, record in declared.commands(1):
+                self.backend.send_command(record, partition)
 
     def _run(self, job: Job) -> Outcome:
         errors: list[BaseException] = []

@@ -26,17 +26,20 @@ class EnqueuedJob:
     """A job that was enqueued during the test.
 
     ``task`` is the task's name. ``options`` are those that came with the call or the task: ``timeout``,
-    ``soft_timeout``, ``expires`` (seconds from the enqueue) and ``store_result``.
+    ``soft_timeout``, ``delay`` and ``expires`` (seconds from the enqueue) and ``store_result``.
     """
 
-    def __init__(self, envelope: Envelope, queue: str, codec: PayloadCodec, handle: JobHandle[Any]) -> None:
+    def __init__(
+        self, envelope: Envelope, queue: str, codec: PayloadCodec, handle: JobHandle[Any], now_ms: int
+    ) -> None:
         self.id = envelope.id
         self.task = envelope.name
         self.queue = queue
         given = {
             "timeout": envelope.timeout,
             "soft_timeout": envelope.soft_timeout,
-            "expires": None if envelope.expires_ms is None else (envelope.expires_ms - envelope.enqueued_ms) / 1000,
+            "delay": None if envelope.due_ms is None else (envelope.due_ms - now_ms) / 1000,
+            "expires": None if envelope.expires_ms is None else (envelope.expires_ms - now_ms) / 1000,
             "store_result": envelope.store_result,
         }
         self.options = {name: value for name, value in given.items() if value is not None}
@@ -115,9 +118,20 @@ class TestingJobs:
         """
         return self._run_until(self.clock.monotonic(), limit, raise_errors)
 
-    def advance(self, seconds: float | timedelta, *, limit: int = MOST_RUNS, raise_errors: bool = False) -> int:
+    def advance(
+        self,
+        seconds: float | timedelta = 0.0,
+        *,
+        minutes: float = 0.0,
+        hours: float = 0.0,
+        days: float = 0.0,
+        limit: int = MOST_RUNS,
+        raise_errors: bool = False,
+    ) -> int:
         """Let time pass, and run what is due now and what becomes due, each at its time. Else as :meth:`run_all`."""
-        return self._run_until(self.clock.instant_in(seconds), limit, raise_errors)
+        given_s = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        instant = self.clock.instant_in(given_s + 60.0 * minutes + 3600.0 * hours + 86_400.0 * days)
+        return self._run_until(instant, limit, raise_errors)
 
     @property
     def dead(self) -> list[DeadLetteredJob]:
@@ -155,16 +169,21 @@ class TestingJobs:
         return runs
 
     def _note_sent(self, topic: str, value: bytes, headers: list[Header]) -> None:
-        envelope = decode(value, headers)
-        queue = topic.removeprefix(f"{self._app.name}.")
+        self._add(decode(value, headers), topic.removeprefix(f"{self._app.name}."))
+
+    def _add(self, envelope: Envelope, queue: str) -> EnqueuedJob:
         codec = self._app.codec_of(envelope.name)
         handle: JobHandle[Any] = JobHandle(envelope.id, self._in_process.backend, codec, WRITTEN)
-        job = EnqueuedJob(envelope, queue, codec, handle)
+        job = EnqueuedJob(envelope, queue, codec, handle, self._in_process.topics.now_ms())
         self.jobs.append(job)
         self._by_id[job.id] = job
+        return job
 
     def _note_ran(self, job: Job, outcome: Outcome, error: BaseException | None) -> None:
-        self._by_id[job.envelope.id].on_ran(outcome, error)
+        known = self._by_id.get(job.envelope.id)
+        if known is None:  # the schedule has made it
+            known = self._add(job.envelope, job.lease.source.queue)
+        known.on_ran(outcome, error)
 
 
 def _refuse_to_wait(job_id: str) -> NoReturn:

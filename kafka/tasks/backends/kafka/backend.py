@@ -198,6 +198,10 @@ class KafkaBackend:
         front = self._front
         return front is not None and front.results.is_at_hand(job_id)
 
+    def before_wait(self, job_id: str) -> StateRecord | None:
+        """Jobs run elsewhere."""
+        return None
+
     def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         front = self._front
