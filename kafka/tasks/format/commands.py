@@ -21,6 +21,8 @@ owner. The header ``schedule-command`` says which command it is::
 ``request`` is an id like a job's (:mod:`kafka.tasks.format.job_id`), of the client's own: the answer is the state
 record SUCCESS of that id, with a JSON object as its value, so a client waits for an answer as for a result.
 
+Other headers of a PUT or a LEASE are the job's, whatever their names: ``request`` may be its caller's.
+
 Times are ms since the epoch by the broker's clock. A command of a later release is not obeyed, and logged.
 """
 
@@ -33,6 +35,7 @@ from typing import Final, NamedTuple
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.envelope import Envelope, Header, truncated_repr
 from kafka.tasks.format.job_id import is_id
+from kafka.tasks.format.topics import is_queue
 
 COMMAND: Final = "schedule-command"
 QUEUE: Final = "schedule-queue"
@@ -161,7 +164,7 @@ def decode_command(
     subject = _decoded(key or b"")
     if kind in OF_JOBS and not is_id(subject):
         raise BadRecord("bad-command", f"the key of {kind} is not a job id: {truncated_repr(key)}")
-    request = _text(by_name, REQUEST)
+    request = _text(by_name, REQUEST) if kind in ANSWERED else None
     if kind in ANSWERED and (request is None or not is_id(request)):
         raise BadRecord("bad-command", f"{kind} has no request id: {truncated_repr(request)}")
     due_ms, generation = _number(by_name, DUE), _number(by_name, GENERATION)
@@ -170,8 +173,10 @@ def decode_command(
     job: StoredJob | None = None
     if kind in (PUT, LEASE):
         queue = _text(by_name, QUEUE)
-        if not queue or value is None or "name" not in by_name:
-            raise BadRecord("bad-command", f"{kind} needs the headers {QUEUE!r} and 'name', and a value")
+        if not queue or value is None or "name" not in by_name or by_name.get("id") != key:
+            raise BadRecord("bad-command", f"{kind} needs a value, and {QUEUE!r}, 'name', 'id' (its key)")
+        if not is_queue(queue):
+            raise BadRecord("bad-command", f"{kind} names no queue: {truncated_repr(queue)}")
         own = [header for header in headers if header[0] not in _OF_SCHEDULE]
         job = StoredJob(queue, by_name.get(JOB_KEY), value, own)
     return Command(
@@ -182,7 +187,7 @@ def decode_command(
         due_ms or 0,
         generation or 0,
         _number(by_name, EXPIRES),
-        by_name.get(TERMINATE) == b"1",
+        kind == CANCEL and by_name.get(TERMINATE) == b"1",
         job,
         b"" if job is not None else value or b"",
     )

@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from kafka.errors import IllegalArgumentError, KafkaConfigurationError
@@ -55,6 +56,16 @@ def check_queue(queue: str) -> str:
     if first in _OWN or ("." in queue and last in _SUFFIXES):
         raise IllegalArgumentError(f"invalid queue name {queue!r}: the app uses a topic of that name itself")
     return queue
+
+
+@lru_cache(maxsize=1024)
+def is_queue(queue: str) -> bool:
+    """Whether :func:`check_queue` takes this name."""
+    try:
+        check_queue(queue)
+    except IllegalArgumentError:
+        return False
+    return True
 
 
 class TopicNames:
