@@ -7,7 +7,7 @@ Partitions are those of ``APP.commands``. The last record of a key holds. Of a j
     WAITING due announced generation expires     payload; further headers: schedule-queue,
                                                  schedule-key, the job's own
     LEASED  due announced generation expires     the same: it runs, and is due when its lease ends
-    ENDED   announced STATE                      JSON, the value of its last state record
+    ENDED   announced generation STATE           JSON, the value of its last state record
     SENT    announced at generation attempt      empty: it was written to its queue before it was announced for
     MOVED   at generation                        null: it was written to its queue
 
@@ -25,12 +25,15 @@ key ``declared``. See :mod:`kafka.tasks.schedule.entries`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.commands import JOB_KEY, QUEUE, StoredJob
+from kafka.tasks.format.commands import JOB_KEY, MOST_DIGITS, QUEUE, StoredJob
 from kafka.tasks.format.envelope import Header, truncated_repr
+from kafka.tasks.format.job_id import is_id
+from kafka.tasks.states import READY
 
 PLACE: Final = "schedule-place"
 
@@ -43,7 +46,8 @@ MOVED: Final = "MOVED"
 ENTRY_PREFIX: Final = "entry:"
 DECLARED_KEY: Final = "declared"
 
-_NUMBERS: Final = {WAITING: 4, LEASED: 4, ENDED: 2, SENT: 4, MOVED: 2}
+_WORDS: Final = {WAITING: 4, LEASED: 4, ENDED: 3, SENT: 4, MOVED: 2}
+_STATES: Final = frozenset(state.name for state in READY)
 
 
 class ScheduleRecord(NamedTuple):
@@ -80,9 +84,10 @@ def encode_waiting(place: JobPlace, job: StoredJob) -> ScheduleRecord:
     return ScheduleRecord(place.id.encode(), job.value, headers)
 
 
-def encode_ended(job_id: str, announced_ms: int, state: str, value: bytes) -> ScheduleRecord:
+def encode_ended(place: JobPlace, value: bytes) -> ScheduleRecord:
     """The record of a job that has ended before the time that it was announced for."""
-    return ScheduleRecord(job_id.encode(), value, [(PLACE, f"{ENDED} {announced_ms} {state}".encode())])
+    text = f"{ENDED} {place.announced_ms} {place.generation} {place.state}"
+    return ScheduleRecord(place.id.encode(), value, [(PLACE, text.encode())])
 
 
 def encode_sent(place: JobPlace) -> ScheduleRecord:
@@ -104,35 +109,66 @@ def encode_gone(job_id: str) -> ScheduleRecord:
 def decode_place(key: bytes | None, headers: Sequence[Header]) -> JobPlace | None:
     """Where a job is by its record; None when it is gone. :class:`BadRecord` for what is no record of a job."""
     job_id = str(key or b"", "ascii", "replace")
-    raw = headers[0][1] if headers and headers[0][0] == PLACE else None
-    if raw is None:
+    if not is_id(job_id):
+        raise BadRecord("bad-schedule", f"the key of a record of the schedule is not a job id: {truncated_repr(key)}")
+    if not headers:
         return None
-    kind, *words = raw.decode("ascii", "replace").split(" ")
+    name, raw = headers[0]
+    kind, *words = (raw or b"").decode("ascii", "replace").split(" ")
     try:
-        if len(words) != _NUMBERS.get(kind):
+        if name != PLACE or len(words) != _WORDS.get(kind):
             raise ValueError
         if kind in (WAITING, LEASED):
-            expires_ms = None if words[3] == "-" else int(words[3])
-            return JobPlace(kind, job_id, int(words[0]), int(words[1]), int(words[2]), expires_ms)
+            expires_ms = None if words[3] == "-" else _number(words[3])
+            return JobPlace(kind, job_id, _number(words[0]), _number(words[1]), _number(words[2]), expires_ms)
         if kind == MOVED:
-            return JobPlace(kind, job_id, int(words[0]), int(words[0]), int(words[1]))
+            at_ms = _number(words[0])
+            return JobPlace(kind, job_id, at_ms, at_ms, _number(words[1]))
         if kind == SENT:
-            announced_ms, at_ms, generation, attempt = map(int, words)
+            announced_ms, at_ms, generation, attempt = map(_number, words)
             return JobPlace(kind, job_id, at_ms, announced_ms, generation, attempt=attempt)
-        return JobPlace(kind, job_id, int(words[0]), int(words[0]), state=words[1])
+        at_ms, generation, state = _number(words[0]), _number(words[1]), words[2]
+        if state not in _STATES:
+            raise ValueError
+        return JobPlace(kind, job_id, at_ms, at_ms, generation, state=state)
     except ValueError:
-        raise BadRecord("bad-schedule", f"malformed record of the schedule: {truncated_repr(raw)}") from None
+        shown = f"{truncated_repr(name)}, {truncated_repr(raw)}"
+        raise BadRecord("bad-schedule", f"the first header of a record of the schedule is {shown}") from None
 
 
 def decode_job(value: bytes | None, headers: Sequence[Header]) -> StoredJob:
-    """The job in a record of WAITING or LEASED."""
-    queue, key, own = "", None, []
+    """The job in a record of WAITING or LEASED; :class:`BadRecord` when it has none."""
+    queue: bytes | None = None
+    key, own = None, []
     for header in headers[1:]:
         name, raw = header
         if name == QUEUE:
-            queue = (raw or b"").decode()
+            queue = raw
         elif name == JOB_KEY:
             key = raw
         else:
             own.append(header)
-    return StoredJob(queue, key, value or b"", own)
+    try:
+        if not queue or value is None:
+            raise ValueError
+        return StoredJob(queue.decode(), key, value, own)
+    except ValueError:
+        shown = f"the queue {truncated_repr(queue)} and the value {truncated_repr(value)}"
+        raise BadRecord("bad-schedule", f"a record of the schedule has no job: {shown}") from None
+
+
+def decode_detail(value: bytes | None) -> dict[str, Any]:
+    """The value of a record of ENDED; :class:`BadRecord` when it is no JSON object."""
+    try:
+        detail = json.loads(value or b"{}")
+        if not isinstance(detail, dict):
+            raise ValueError
+        return detail
+    except (ValueError, RecursionError):
+        raise BadRecord("bad-schedule", f"the value of a job's end is {truncated_repr(value)}") from None
+
+
+def _number(word: str) -> int:
+    if not (word.isascii() and word.isdigit()) or len(word) > MOST_DIGITS:
+        raise ValueError(word)
+    return int(word)

@@ -479,7 +479,7 @@ class ScheduleMachine:
         self._forget(job_id)
         if place.announced_ms > now_ms:
             ended = JobPlace(ENDED, job_id, place.announced_ms, place.announced_ms, place.generation, state=state.name)
-            self._write(job_id, encode_ended(job_id, place.announced_ms, state.name, value))
+            self._write(job_id, encode_ended(ended, value))
             self._add_near(ended, StoredJob("", None, value, []))
         else:
             self._write(job_id, encode_moved(job_id, now_ms, place.generation))
