@@ -1,7 +1,7 @@
 """Jobs by id in little memory: when the schedule is to look at each, and where its record is.
 
 A million jobs are a million rows of 36 bytes in arrays, about 55 MB; as Python objects they would be 300. Rows are in
-segments by the last bits of their ids, each an open hash table with linear probing, so that a table that grows copies
+segments by some bits of their ids, each an open hash table with linear probing, so that a table that grows copies
 a few thousand rows at a time. No row is in any order: what is due next is found by looking at all
 (:meth:`PendingTable.due`), every half minute or so, which takes 40 ns a row and is what keeps them small.
 
@@ -16,6 +16,12 @@ from array import array
 from typing import Final, NamedTuple
 
 SEGMENTS: Final = 256
+SEGMENT_SHIFT: Final = 40
+SLOT_SHIFT: Final = 16
+"""Which of an id's last 64 bits choose segment and slot. Not the last ones, which are the same in all jobs of a
+partition of the schedule (:func:`kafka.tasks.format.commands.partition_of_job`), nor the first twelve, which are the
+same in all jobs of a client."""
+
 FREE: Final = 0
 REMOVED: Final = 1
 """Kinds of rows that hold no job."""
@@ -56,7 +62,7 @@ class _Segment:
     def find(self, high: int, low: int) -> int:
         """The slot of an id; -1 when it is not here."""
         size, tags, lows, highs = self.size, self.tag, self.low, self.high
-        slot = (low >> 8) % size
+        slot = (low >> SLOT_SHIFT) % size
         while tags[slot] != FREE:
             if lows[slot] == low and highs[slot] == high and tags[slot] != REMOVED:
                 return slot
@@ -68,7 +74,7 @@ class _Segment:
     def insert(self, high: int, low: int, wake_ms: int, offset: int, tag: int) -> None:
         """Add an id that is not here; there is a free slot."""
         size, tags = self.size, self.tag
-        slot = (low >> 8) % size
+        slot = (low >> SLOT_SHIFT) % size
         while tags[slot] > REMOVED:
             slot += 1
             if slot == size:
@@ -119,7 +125,7 @@ class PendingTable:
     def get(self, job_id: str) -> PendingRow | None:
         """The row of a job; None when it has none."""
         low = int(job_id[16:], 16)
-        segment = self._segments[low & 0xFF]
+        segment = self._segments[low >> SEGMENT_SHIFT & 0xFF]
         slot = segment.find(int(job_id[:16], 16), low)
         if slot < 0:
             return None
@@ -130,7 +136,7 @@ class PendingTable:
         """Write the row of a job, instead of the one that it has."""
         high, low = int(job_id[:16], 16), int(job_id[16:], 16)
         tag = min(generation, MOST_GENERATION) << 3 | kind
-        segment = self._segments[low & 0xFF]
+        segment = self._segments[low >> SEGMENT_SHIFT & 0xFF]
         slot = segment.find(high, low)
         if slot >= 0:
             segment.offset[slot] = offset
@@ -138,13 +144,13 @@ class PendingTable:
             segment.set_wake(slot, wake_ms)
             return
         if segment.used * 5 >= segment.size * 4:
-            segment = self._segments[low & 0xFF] = segment.resized()
+            segment = self._segments[low >> SEGMENT_SHIFT & 0xFF] = segment.resized()
         segment.insert(high, low, wake_ms, offset, tag)
 
     def remove(self, job_id: str) -> None:
         """Remove the row of a job, if it has one."""
         low = int(job_id[16:], 16)
-        segment = self._segments[low & 0xFF]
+        segment = self._segments[low >> SEGMENT_SHIFT & 0xFF]
         slot = segment.find(int(job_id[:16], 16), low)
         if slot >= 0:
             segment.remove(slot)
