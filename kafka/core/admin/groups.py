@@ -356,9 +356,11 @@ def list_group_offsets(
     backoff: Backoff,
     timeout_s: float = 30.0,
     node_id: int | None = None,
+    require_stable: bool = False,
 ) -> Dialogue[dict[str, Offsets]]:
     """Committed offsets: ``{group: {partition: OffsetAndMetadata}}``; all of a group for None, else of the partitions
-    (offset -1: none committed). One request for each coordinator since 3.0 (KIP-709). Raises the first error."""
+    (offset -1: none committed). One request for each coordinator since 3.0 (KIP-709). ``require_stable``: wait until no
+    transaction is about to commit another one (KIP-447; since 3.0). Raises the first error."""
     wanted = {
         group: None if parts is None else partitions_of(parts, f"partitions of {group}")
         for group, parts in group_specs.items()
@@ -374,7 +376,8 @@ def list_group_offsets(
                         group_id=group, topics=_topics_as(message.OffsetFetchRequestTopics, wanted[group])
                     )
                     for group in groups
-                ]
+                ],
+                require_stable=require_stable,
             )
             answer = yield from send(node, request, min_version=_SEVERAL_GROUPS_SINCE, max_version=_MAX_VERSION)
             return {each.group_id: _offsets(each) for each in answer.groups}

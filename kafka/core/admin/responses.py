@@ -28,6 +28,7 @@ from kafka.errors import (
     RequestTimedOutError,
     ThrottlingQuotaExceededError,
     UnknownBrokerIdError,
+    UnstableOffsetCommitError,
     for_code,
 )
 from kafka.structs import TopicPartition
@@ -49,6 +50,7 @@ TRANSIENT: Final[frozenset[type[BrokerResponseError]]] = frozenset(
         CoordinatorNotAvailableError,
         CoordinatorLoadInProgressError,
         ThrottlingQuotaExceededError,
+        UnstableOffsetCommitError,
     }
 )
 """The request came to the wrong broker, or too early: ask again."""

@@ -107,6 +107,16 @@ def test_the_error_of_the_group_or_of_a_partition_is_raised() -> None:
         asked(list_group_offsets({"g": None}, backoff=BACKOFF), coordinator(), OLD, fetched_alone(GROUP_DENIED))
 
 
+def test_offsets_that_a_transaction_is_about_to_commit_are_waited_for_when_that_is_asked() -> None:
+    """KIP-447: with require_stable the coordinator answers UNSTABLE_OFFSET_COMMIT (88) as long as one is open."""
+    unstable = fetched(part_code=88)
+    dialogue = list_group_offsets({"g": [B]}, backoff=BACKOFF, require_stable=True)
+    found, sent = asked(dialogue, coordinator(), unstable, coordinator(), fetched())
+    assert found == {"g": {B: OffsetAndMetadata(5, "m", 3)}}
+    requests: list[Any] = [send.request for send in sent if isinstance(send.request, OffsetFetchRequest)]
+    assert [request.require_stable for request in requests] == [True, True]
+
+
 def test_no_text_is_an_empty_text() -> None:
     found, _ = asked(list_group_offsets({"g": None}, backoff=BACKOFF), coordinator(), fetched(metadata=None))
     assert found == {"g": {B: OffsetAndMetadata(5, "", 3)}}

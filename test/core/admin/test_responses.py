@@ -51,10 +51,11 @@ ASKED_AGAIN = {
     15: "COORDINATOR_NOT_AVAILABLE",
     16: "NOT_COORDINATOR",
     41: "NOT_CONTROLLER",
+    88: "UNSTABLE_OFFSET_COMMIT",
     89: "THROTTLING_QUOTA_EXCEEDED",
 }
 """Those after which Java's admin client asks again: PartitionLeaderStrategy, CoordinatorStrategy and their handlers,
-``handleNotControllerError``, ``retryOnQuotaViolation`` (KIP-599)."""
+``handleNotControllerError``, ``retryOnQuotaViolation`` (KIP-599), ListConsumerGroupOffsetsHandler (KIP-447)."""
 
 
 @pytest.mark.parametrize("code", sorted(ERRORS_BY_CODE))
