@@ -1,6 +1,6 @@
 """The state machine of one partition of the schedule: commands and the time in, records to be written out.
 
-It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.schedule.owner`) turns the crank::
+It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.backends.kafka.partition_owner`) turns the crank::
 
     restore(record) ...             the partition of APP.schedule from its beginning
     loop:
@@ -49,7 +49,7 @@ from kafka.tasks.format.commands import (
     StoredJob,
 )
 from kafka.tasks.format.envelope import Header
-from kafka.tasks.format.job_id import partition_of
+from kafka.tasks.format.job_id import is_id, partition_of
 from kafka.tasks.format.records import error_value, is_late, reason_value, state_headers, with_due
 from kafka.tasks.format.schedule import (
     DECLARED_KEY,
@@ -175,10 +175,16 @@ class ScheduleMachine:
     @property
     def next_at_ms(self) -> int:
         """When :meth:`advance` has something to do; NEVER_MS when nothing waits."""
-        next_ms = self._heap[0][0] if self._heap else NEVER_MS
+        next_ms = self.due_at_ms
         earliest_ms = self._table.earliest_ms
         promote_ms = max(earliest_ms - KEEP_MS, self._near_until_ms - KEEP_MS // 2)
         return min(next_ms, promote_ms, self._entries.next_at_ms)
+
+    @property
+    def due_at_ms(self) -> int:
+        """The time of the first job that :meth:`advance` decides about, of those that are near; NEVER_MS without
+        any. What remains in the past is late."""
+        return self._heap[0][0] if self._heap else NEVER_MS
 
     @property
     def has_round(self) -> bool:
@@ -199,7 +205,8 @@ class ScheduleMachine:
             return
         place = decode_place(key, headers)
         if place is None:
-            self._table.remove(text)
+            if is_id(text):
+                self._table.remove(text)
         else:
             wake_ms = _wake_ms(place) + (_MOVED_KEPT_MS if place.kind == MOVED else 0)
             self._table.put(place.id, wake_ms, offset, _KIND_NUMBERS[place.kind], place.generation)
@@ -259,6 +266,11 @@ class ScheduleMachine:
                 self._end(place, JobState.FAILURE, error_value(error, self._host, now_ms), now_ms)
                 return job_id
         return None
+
+    def can_apply(self, command: Command) -> bool:
+        """Whether the record that this command looks at is loaded: of several that :meth:`to_read` was asked about,
+        :meth:`load` may have had no room for all."""
+        return command.subject not in self._unread
 
     def take(self) -> Round:
         """What has been decided since the last call."""
