@@ -201,6 +201,12 @@ def has_room(producer: KafkaProducer) -> bool:
     return memory.used_bytes * 2 <= memory.limit_bytes
 
 
+def transaction_trouble(producer: KafkaProducer) -> KafkaError | None:
+    """Why the request of a transaction that is under way is tried again, if it is. From any thread."""
+    transactions = producer._transactions
+    return None if transactions is None else transactions.last_error
+
+
 Self = TypeVar("Self", bound="KafkaProducer")
 
 _living: weakref.WeakSet[KafkaProducer] = weakref.WeakSet()
