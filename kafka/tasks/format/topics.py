@@ -212,20 +212,13 @@ def schedule_plans(names: TopicNames, shape: TopicDefaults) -> list[TopicPlan]:
     ]
 
 
-def schedule_partitions(names: TopicNames, topics: Mapping[str, ExistingTopic]) -> int:
-    """The number of partitions of the schedule's topics. KafkaConfigurationError when it differs: a command and the
-    state that it changes are in partitions of the same number."""
-    commands, state = topics[names.commands], topics[names.schedule]
-    if commands.partitions != state.partitions:
-        raise KafkaConfigurationError(
-            f"topic {commands.name} has {commands.partitions} partitions and topic {state.name} {state.partitions}; "
-            "they must have the same number: add partitions to the one that has fewer while no worker runs"
-        )
-    return commands.partitions
+READ_COMMITTED = "read_committed"
 
 
-def group_configs() -> tuple[tuple[str, str], ...]:
+def group_configs(is_committed: bool = False) -> tuple[tuple[str, str], ...]:
     """The settings of a queue's share group, to be made and *seen* before its first heartbeat, most important first.
+    ``is_committed``: of the topic of due jobs, which the schedule's owners write in transactions; plain jobs are never
+    to be hidden behind an open one.
 
     Without ``earliest`` the jobs that were enqueued before the first worker vanish. A broker that lacks a name (4.2 the
     last three) answers INVALID_CONFIG for it: leave that one out. The delivery limit is the largest that a broker
@@ -234,7 +227,7 @@ def group_configs() -> tuple[tuple[str, str], ...]:
     """
     return (
         ("share.auto.offset.reset", "earliest"),
-        ("share.isolation.level", "read_uncommitted"),
+        ("share.isolation.level", READ_COMMITTED if is_committed else "read_uncommitted"),
         ("share.partition.max.record.locks", "4000"),
         ("share.delivery.count.limit", "10"),
         ("share.assignment.interval.ms", "100"),
@@ -303,6 +296,19 @@ def ensure_topics(
             existing.update(admin.existing(of_others))
     configs = admin.configs(existing)
     return {name: _check(by_name[name], partitions, configs[name], warn) for name, partitions in existing.items()}
+
+
+def schedule_partitions(names: TopicNames, topics: Mapping[str, ExistingTopic]) -> int:
+    """The number of partitions of the schedule; KafkaConfigurationError when its two topics differ in it."""
+    commands, schedule = topics[names.commands].partitions, topics[names.schedule].partitions
+    if commands != schedule:
+        few, most = sorted([(commands, names.commands), (schedule, names.schedule)])
+        raise KafkaConfigurationError(
+            f"topic {few[1]} has {few[0]} partitions and topic {most[1]} has {most[0]}: both need the same number, "
+            f"since partitions of the same number belong together; add some with kafka-topics.sh --alter "
+            f"--topic {few[1]} --partitions {most[0]}"
+        )
+    return commands
 
 
 def ensure_schedule(

@@ -49,7 +49,7 @@ from kafka.tasks.format.commands import (
     StoredJob,
 )
 from kafka.tasks.format.envelope import Header
-from kafka.tasks.format.job_id import is_id, partition_of
+from kafka.tasks.format.job_id import partition_of
 from kafka.tasks.format.records import error_value, is_late, reason_value, state_headers, with_due
 from kafka.tasks.format.schedule import (
     DECLARED_KEY,
@@ -205,8 +205,7 @@ class ScheduleMachine:
             return
         place = decode_place(key, headers)
         if place is None:
-            if is_id(text):
-                self._table.remove(text)
+            self._table.remove(text)
         else:
             wake_ms = _wake_ms(place) + (_MOVED_KEPT_MS if place.kind == MOVED else 0)
             self._table.put(place.id, wake_ms, offset, _KIND_NUMBERS[place.kind], place.generation)

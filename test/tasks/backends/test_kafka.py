@@ -231,7 +231,7 @@ class Groups:
 
 
 def prepare(groups: Any, pauses: list[float] | None = None) -> None:
-    prepare_groups(groups, ["a", "b"], group_configs(), (pauses if pauses is not None else []).append, 0.1)
+    prepare_groups(groups, ["a", "b"], lambda _: group_configs(), (pauses if pauses is not None else []).append, 0.1)
 
 
 def test_the_settings_of_groups_are_made_and_seen() -> None:
@@ -256,6 +256,12 @@ def test_settings_that_the_broker_lacks_are_done_without() -> None:
 def test_a_group_that_would_begin_at_the_end_of_its_topic_is_refused() -> None:
     with pytest.raises(KafkaConfigurationError, match="jobs that wait already would be skipped"):
         prepare(Groups(["share.auto.offset.reset"]))
+
+
+def test_a_group_of_due_jobs_that_would_run_aborted_ones_is_refused() -> None:
+    with pytest.raises(KafkaConfigurationError, match="jobs of transactions that were aborted would run"):
+        refusing: Any = Groups(["share.isolation.level"])
+        prepare_groups(refusing, ["a"], lambda _: group_configs(is_committed=True), list[float]().append, 0.1)
 
 
 def test_settings_that_are_never_seen_are_an_error() -> None:

@@ -96,6 +96,20 @@ def test_a_group_starts_at_the_earliest_record() -> None:
     assert configs["share.isolation.level"] == "read_uncommitted"
 
 
+def test_only_the_group_of_due_jobs_sees_no_records_of_open_and_aborted_transactions() -> None:
+    plain, due = dict(group_configs()), dict(group_configs(is_committed=True))
+    assert {name for name in plain if plain[name] != due[name]} == {"share.isolation.level"}
+    assert due["share.isolation.level"] == "read_committed"
+
+
+def test_the_topics_of_the_schedule_need_the_same_number_of_partitions() -> None:
+    topics = {name: ExistingTopic(name, 8, 1_000_000) for name in (NAMES.commands, NAMES.schedule)}
+    assert schedule_partitions(NAMES, topics) == 8
+    topics[NAMES.schedule] = ExistingTopic(NAMES.schedule, 4, 1_000_000)
+    with pytest.raises(KafkaConfigurationError, match=r"--alter --topic shop.schedule --partitions 8"):
+        schedule_partitions(NAMES, topics)
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a/b", ".a", "a.", "a..b", "ä", "x" * 101, "a\n"])
 def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
     with pytest.raises(IllegalArgumentError):

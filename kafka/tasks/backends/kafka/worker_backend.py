@@ -96,7 +96,8 @@ def open_worker_backend(
             )
             future.add_callback(lambda offsets: found(with_records(offsets)))
 
-        prepare_groups(administration, list(groups), group_configs(), pause)
+        committed = {names.due(queue) for queue in queues}
+        prepare_groups(administration, list(groups), lambda group: group_configs(group in committed), pause)
         begin_groups(administration, groups, pause, loop.time)
         publisher = KafkaPublisher(client, settings, clock)
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)

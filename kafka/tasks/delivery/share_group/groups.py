@@ -22,11 +22,18 @@ from kafka.errors import (
 )
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.admin import Administration
+from kafka.tasks.format.topics import READ_COMMITTED
 
 log = logging.getLogger(__name__)
 
 TIMEOUT_S = 15.0
 POLL_S = 0.02
+
+NEEDED = {
+    ("share.auto.offset.reset", "earliest"): "jobs that wait already would be skipped",
+    ("share.isolation.level", READ_COMMITTED): "jobs of transactions that were aborted would run",
+}
+"""Settings that groups cannot do without, and why."""
 
 _FAILURES = (BrokerResponseError, KafkaConnectionError, KafkaTimeoutError)
 """Of requests that a worker can do without."""
@@ -35,24 +42,27 @@ _FAILURES = (BrokerResponseError, KafkaConnectionError, KafkaTimeoutError)
 def prepare_groups(
     administration: Administration,
     groups: Sequence[str],
-    settings: Sequence[tuple[str, str]],
+    settings: Callable[[str], Sequence[tuple[str, str]]],
     pause: Callable[[float], object],
     timeout_s: float = TIMEOUT_S,
 ) -> None:
     """Make the settings of share groups and wait until they are seen.
 
-    ``settings`` as :func:`kafka.tasks.format.topics.group_configs` has it: the first one must hold, of the others the
-    broker may refuse some. ``pause`` lets seconds pass.
+    ``settings`` of each group, as :func:`kafka.tasks.format.topics.group_configs` has them: those of :data:`NEEDED`
+    must hold, of the others the broker may refuse some. ``pause`` lets seconds pass.
     """
     configs = administration.group_configs(groups)
     expected: dict[str, dict[str, str]] = {group: {} for group in groups}
-    for name, value in settings:
-        missing = [group for group in groups if configs[group].get(name) != value]
+    by_setting: dict[tuple[str, str], list[str]] = {}
+    for group in groups:
+        for setting in settings(group):
+            by_setting.setdefault(setting, []).append(group)
+    for (name, value), of_groups in by_setting.items():
+        missing = [group for group in of_groups if configs[group].get(name) != value]
         refused = administration.alter_group_config(missing, name, value) if missing else []
-        if refused and (name, value) == settings[0]:
-            raise KafkaConfigurationError(
-                f"broker rejected {name}={value} for group {refused[0]}: jobs that wait already would be skipped"
-            )
+        if refused and (name, value) in NEEDED:
+            why = NEEDED[name, value]
+            raise KafkaConfigurationError(f"broker rejected {name}={value} for group {refused[0]}: {why}")
         for group in missing:
             if group not in refused:
                 expected[group][name] = value

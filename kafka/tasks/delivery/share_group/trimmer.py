@@ -5,7 +5,7 @@ once a minute each worker reads the start offsets of its groups (DescribeShareGr
 below them (DeleteRecords, KIP-107). Workers need not agree on who does it: a deletion that another worker has made
 already changes nothing.
 
-:func:`plan_deletions` decides, :class:`QueueTrimmer` asks and acts. Only an offset that was read in the same round is
+:func:`plan_deletions` decides, a :class:`TopicTrimmer` asks and acts. Only an offset that was read in the same round is
 ever deleted up to. What was deleted last is used for one thing alone: to leave out requests that would change nothing.
 
 The broker may store a start offset one acknowledgement late, so the last jobs that were settled stay until there are
@@ -16,7 +16,7 @@ much of what is settled stays on the disk.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka import admin
@@ -49,16 +49,17 @@ def plan_deletions(
     return {place: start for place, start in starts.items() if start > 0 and start != deleted_below.get(place)}
 
 
-class QueueTrimmer(TimedResident):
-    """Deletes settled jobs of topics whose share groups have the topics' names. On the loop's thread; never blocks.
+class TopicTrimmer(TimedResident):
+    """Deletes what is done of topics. On the loop's thread; never blocks.
 
-    ``topics``: the partitions of each topic. Rounds begin with :meth:`start` and end with :meth:`close`, or with the
-    client. A failed request is logged and made again in the next round.
+    ``topics``: their names; ``what``: what is deleted, for messages. Rounds begin with :meth:`start` and end with
+    :meth:`close`, or with the client. A failed request is logged and made again in the next round.
     """
 
-    def __init__(self, client: KafkaClient, topics: Mapping[str, Sequence[TopicPartition]]) -> None:
+    def __init__(self, client: KafkaClient, topics: Iterable[str], what: str) -> None:
         super().__init__(client)
-        self._topics = topics
+        self._topics = tuple(topics)
+        self._what = what
         self._log = LimitedLog(log, most=1, every_s=INTERVAL_S, clock=client.loop.time)
         self._deleted_below: dict[TopicPartition, int] = {}
         self._denied_until: dict[str, float] = {}
@@ -82,7 +83,7 @@ class QueueTrimmer(TimedResident):
         if self._is_closed:
             return
         if isinstance(result, BaseException):
-            log.error("could not delete settled jobs, trying again in a minute", exc_info=result)
+            log.error("could not delete %s, trying again in a minute", self._what, exc_info=result)
         self._call_later(INTERVAL_S * (0.5 + self._client.rng.random()), self._begin)
 
     def _trim(self) -> Any:
@@ -97,28 +98,8 @@ class QueueTrimmer(TimedResident):
             yield from self._delete(topic, offsets)
 
     def _read_starts(self, topics: Sequence[str]) -> Any:
-        """A dialogue: the start offsets of these topics' groups. Of all at once or else one by one, so that a
-        coordinator that does not answer keeps no other coordinator's groups from being trimmed."""
-        starts: dict[TopicPartition, int] = {}
-        groups: Mapping[str, Any]
-        try:
-            groups = yield from admin.dialogues.share_group_offsets(
-                {topic: self._topics[topic] for topic in topics}, **self._limits
-            )
-        except Cancelled:
-            raise
-        except KafkaError as error:
-            groups = dict.fromkeys(topics, error)
-            if len(topics) > 1:
-                groups = {}
-                for topic in topics:
-                    starts.update((yield from self._read_starts([topic])))
-        for topic, offsets in groups.items():
-            if isinstance(offsets, KafkaError):
-                self._on_failure(topic, offsets)
-            else:
-                starts.update({place: each.start_offset for place, each in offsets.items()})
-        return starts
+        """A dialogue: where what is not done begins in the partitions of these topics."""
+        raise NotImplementedError
 
     def _delete(self, topic: str, offsets: Mapping[TopicPartition, int]) -> Any:
         """A dialogue: delete what is below these offsets. In all partitions at once or else one by one, so that a
@@ -129,8 +110,9 @@ class QueueTrimmer(TimedResident):
             self._denied_until[topic] = self._loop.time() + DENIED_S
             self._log.warning(
                 (type(error), topic),
-                "not authorized to delete the settled jobs of topic %s, so they stay on the disk; permit it with "
+                "not authorized to delete the %s of topic %s, so they stay on the disk; permit it with "
                 "kafka-acls.sh --add --allow-principal User:WORKER --operation Delete --topic %s",
+                self._what,
                 topic,
                 topic,
             )
@@ -148,7 +130,56 @@ class QueueTrimmer(TimedResident):
     def _on_failure(self, topic: str, error: KafkaError) -> None:
         self._log.warning(
             type(error).__name__,
-            "could not delete the settled jobs of topic %s, trying again in a minute: %s",
+            "could not delete the %s of topic %s, trying again in a minute: %s",
+            self._what,
             topic,
             error,
         )
+
+
+class QueueTrimmer(TopicTrimmer):
+    """Deletes settled jobs of topics whose share groups have the topics' names. ``topics``: the partitions of each."""
+
+    def __init__(self, client: KafkaClient, topics: Mapping[str, Sequence[TopicPartition]]) -> None:
+        super().__init__(client, topics, "settled jobs")
+        self._partitions = topics
+
+    def _read_starts(self, topics: Sequence[str]) -> Any:
+        """A dialogue: the start offsets of these topics' groups. Of all at once or else one by one, so that a
+        coordinator that does not answer keeps no other coordinator's groups from being trimmed."""
+        starts: dict[TopicPartition, int] = {}
+        groups: Mapping[str, Any]
+        try:
+            groups = yield from admin.dialogues.share_group_offsets(
+                {topic: self._partitions[topic] for topic in topics}, **self._limits
+            )
+        except Cancelled:
+            raise
+        except KafkaError as error:
+            groups = dict.fromkeys(topics, error)
+            if len(topics) > 1:
+                groups = {}
+                for topic in topics:
+                    starts.update((yield from self._read_starts([topic])))
+        for topic, offsets in groups.items():
+            if isinstance(offsets, KafkaError):
+                self._on_failure(topic, offsets)
+            else:
+                starts.update({place: each.start_offset for place, each in offsets.items()})
+        return starts
+
+
+class CommandTrimmer(TopicTrimmer):
+    """Deletes commands of the schedule that are done. ``committed``: of the partitions that this process owns now, the
+    offsets of the next commands."""
+
+    def __init__(
+        self, client: KafkaClient, topic: str, committed: Callable[[], Mapping[TopicPartition, int]]
+    ) -> None:
+        super().__init__(client, [topic], "old commands")
+        self._committed = committed
+
+    def _read_starts(self, topics: Sequence[str]) -> Any:
+        """A dialogue that asks nobody."""
+        yield from ()
+        return self._committed()

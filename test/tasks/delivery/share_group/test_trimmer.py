@@ -29,7 +29,13 @@ from kafka.net.loop import Loop
 from kafka.structs import TopicPartition
 from kafka.tasks import App
 from kafka.tasks.delivery.share_group import trimmer
-from kafka.tasks.delivery.share_group.trimmer import DENIED_S, INTERVAL_S, QueueTrimmer, plan_deletions
+from kafka.tasks.delivery.share_group.trimmer import (
+    DENIED_S,
+    INTERVAL_S,
+    CommandTrimmer,
+    QueueTrimmer,
+    plan_deletions,
+)
 from kafka.tasks.format import topics
 from kafka.testing import EmbeddedBroker, running_worker
 from test.support.waiting import WITHIN_S, until
@@ -122,6 +128,21 @@ class Cluster:
                 raise self.errors[place]
         self.deleted.append(dict(offsets))
         yield from ()
+
+
+def test_commands_are_deleted_up_to_what_the_owners_of_this_process_have_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(monkeypatch)
+    committed = {JOBS: 7, OTHER_JOBS: -1}
+    client: Any = cluster
+    trimmer = CommandTrimmer(client, "jobs", lambda: committed)
+    trimmer.trim().result()
+    assert cluster.deleted == [{JOBS: 7}]
+    assert cluster.asked == []
+    del committed[JOBS]  # owned by another process now
+    trimmer.trim().result()
+    assert cluster.deleted == [{JOBS: 7}]
 
 
 @pytest.fixture
