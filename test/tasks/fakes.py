@@ -467,8 +467,8 @@ class FakeBackend(MemoryBackend):
         for on_end in self.waiters.pop(job_id, []):
             on_end(record)
 
-    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
-        return super().worker_backend(loop, queues)._replace(results_partitions=8)
+    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
+        return super().worker_backend(loop, queues, schedule)._replace(results_partitions=8)
 
     def close(self, timeout: float | None = None) -> None:
         self.is_closed = True

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
+from kafka.future import Future
 from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery
 from kafka.tasks.errors import JobsNotSent
 from kafka.tasks.format.commands import CommandRecord
@@ -128,8 +129,12 @@ class Backend(Protocol):
     def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
         """Do not call ``on_end`` any more; nothing when it was not added."""
 
-    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
-        """What a worker of ``queues`` needs, living on ``loop``. Blocks, driving the loop, until it is connected."""
+    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
+        """What a worker of ``queues`` needs, living on ``loop``; with ``schedule`` it is a member of the group that
+        owns the schedule. Blocks, driving the loop, until it is connected."""
+
+    def schedule_member(self, loop: Any) -> ScheduleMember:
+        """The same for a process that owns partitions of the schedule and runs no jobs."""
 
     def snapshot_reader(self) -> SnapshotReader:
         """A reader of the snapshots of the app's workers, with a connection of its own."""
@@ -253,6 +258,31 @@ class QueuePurge(Protocol):
         """Disconnect."""
 
 
+class ScheduleSnapshot(NamedTuple):
+    """What a member of the schedule's group has. ``partitions``: those that it owns, of which ``running`` work
+    already; ``jobs``: those that their owners know, in them; ``moved``: jobs written to their queues by this member
+    since its start; ``late_s``: how late the latest job is, or was in its partition's last round."""
+
+    partitions: tuple[int, ...]
+    running: int
+    jobs: int
+    moved: int
+    late_s: float
+
+
+class ScheduleMember(Protocol):
+    """A process's membership in the group that owns the schedule. On the loop's thread; never blocks."""
+
+    def start(self) -> None:
+        """Join; nothing after :meth:`close`."""
+
+    def close(self) -> Future[None]:
+        """Leave at once, so that others take over; done when that is over. Any number of times."""
+
+    def snapshot(self) -> ScheduleSnapshot:
+        """What it has now."""
+
+
 def _always_connected() -> None:
     """Default for back ends that cannot lose their broker."""
 
@@ -269,7 +299,7 @@ class WorkerBackend(NamedTuple):
     ``watch_pauses`` calls back on the loop when other queues are paused, and at once when some are paused now.
     ``snapshots`` None: its workers cannot be found by others. ``connect_error``: the last error when no broker is
     connected ("": not known), None when one is. ``measure_backlogs`` calls back on the loop with the backlogs of its
-    queues, or with an error; None: not known.
+    queues, or with an error; None: not known. ``schedule`` None: this worker owns no partitions of the schedule.
     """
 
     open_delivery: Callable[[DeliveryEvents], JobDelivery]
@@ -279,6 +309,7 @@ class WorkerBackend(NamedTuple):
     snapshots: SnapshotPublisher | None = None
     connect_error: Callable[[], str | None] = _always_connected
     measure_backlogs: Callable[[BacklogCallback], object] | None = None
+    schedule: ScheduleMember | None = None
 
 
 BACKENDS: dict[str, str] = {

@@ -18,6 +18,7 @@ from kafka.tasks.backends.base import (
     QueuePurge,
     QueueRoute,
     RecordFuture,
+    ScheduleMember,
     SnapshotReader,
     WorkerBackend,
 )
@@ -151,7 +152,7 @@ class MemoryBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         self.topics.remove_waiter(job_id, on_end)
 
-    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         publisher = MemoryPublisher(self.topics, loop)
 
@@ -159,6 +160,10 @@ class MemoryBackend:
             return MemoryDelivery(self.topics, loop, events, publisher, self._names, queues, self._lock_s)
 
         return WorkerBackend(open_delivery, 1, 1)
+
+    def schedule_member(self, loop: Any) -> ScheduleMember:
+        """The same as of :meth:`snapshot_reader`."""
+        raise self._refusal()
 
     def snapshot_reader(self) -> SnapshotReader:
         """KafkaConfigurationError: no command can look into the memory of another process."""

@@ -1,6 +1,6 @@
 """The state machine of one partition of the schedule: commands and the time in, records to be written out.
 
-It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.backends.kafka.partition_owner`) turns the crank::
+It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.backends.kafka.schedule_owner`) turns the crank::
 
     restore(record) ...             the partition of APP.schedule from its beginning
     loop:

@@ -22,6 +22,7 @@ from kafka.tasks.backends.base import (
     NewId,
     QueuePurge,
     QueueRoute,
+    ScheduleMember,
     SnapshotReader,
     WorkerBackend,
 )
@@ -210,14 +211,22 @@ class KafkaBackend:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def worker_backend(self, loop: Any, queues: Sequence[str]) -> WorkerBackend:
+    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         # Share groups and the like: a third of what an app that only enqueues would import.
         from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
 
-        side, client = open_worker_backend(self._names, self._settings, self._shape, self.clock, loop, queues)
+        side, client = open_worker_backend(self._names, self._settings, self._shape, self.clock, loop, queues, schedule)
         self._worker_clients.append(client)
         return side
+
+    def schedule_member(self, loop: Any) -> ScheduleMember:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        from kafka.tasks.backends.kafka.worker_backend import open_schedule_member
+
+        member, client = open_schedule_member(self._names, self._settings, self._shape, self.clock, loop)
+        self._worker_clients.append(client)
+        return member
 
     def snapshot_reader(self) -> SnapshotReader:
         """See :class:`kafka.tasks.backends.base.Backend`."""

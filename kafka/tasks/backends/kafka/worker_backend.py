@@ -10,12 +10,15 @@ from typing import Any
 from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
-from kafka.tasks.backends.base import BacklogCallback, WorkerBackend
+from kafka.tasks.backends.base import BacklogCallback, ScheduleMember, WorkerBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
+from kafka.tasks.backends.kafka.schedule_errors import check_schedule
+from kafka.tasks.backends.kafka.schedule_owners import ScheduleOwners
+from kafka.tasks.backends.kafka.schedule_watch import ScheduleWatch
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
 from kafka.tasks.delivery.base import (
     Appended,
@@ -32,6 +35,7 @@ from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import (
     TopicDefaults,
     TopicNames,
+    cancelled_plan,
     ensure_topics,
     group_configs,
     payload_limit,
@@ -53,8 +57,10 @@ def open_worker_backend(
     clock: BrokerTimeEstimate,
     loop: Any,
     queues: Sequence[str],
+    schedule: bool = False,
 ) -> tuple[WorkerBackend, KafkaClient]:
-    """Connect, see to topics and groups, and look which queues are paused. Blocks, driving ``loop``.
+    """Connect, see to topics and groups, and look which queues are paused. Blocks, driving ``loop``. With ``schedule``
+    the worker owns partitions of the schedule.
 
     The client is handed back for its owner to close. Errors are the clients' own, and
     :class:`kafka.errors.IncompatibleBrokerVersion` for a cluster without share groups.
@@ -69,7 +75,7 @@ def open_worker_backend(
 
         check_share_groups(client)
         administration = Administration(client, wait, settings.request_timeout)
-        plans = results_plans(names, shape) + schedule_plans(names, shape)
+        plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
         sources = sources_of(names, queues)
         for queue in queues:
             plans += queue_plans(names, queue, shape)
@@ -78,6 +84,8 @@ def open_worker_backend(
         for queue in queues:
             of_queue = [topics[plan.name] for plan in queue_plans(names, queue, shape)]
             payload_limit(of_queue, settings.max_payload_bytes, log.warning)
+        if schedule:
+            check_schedule(client, names, settings)
         groups = {
             source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
             for source in sources
@@ -114,10 +122,43 @@ def open_worker_backend(
             return ShareDelivery(client, sources, events, publisher, names, find_suspects)
 
         connect_error = partial(last_connect_error, client)
+        member = ScheduleOwners(client, names, settings, clock, of_results) if schedule else None
+        if member is None:
+            ScheduleWatch(client, names.commands).start()  # the client closes it
         side = WorkerBackend(
-            open_delivery, of_results, of_schedule, control.watch, snapshots, connect_error, backlogs
+            open_delivery, of_results, of_schedule, control.watch, snapshots, connect_error, backlogs, member
         )
         return side, client
+    except BaseException:
+        client.close()
+        raise
+
+
+def open_schedule_member(
+    names: TopicNames,
+    settings: Settings,
+    shape: TopicDefaults,
+    clock: BrokerTimeEstimate,
+    loop: Any,
+) -> tuple[ScheduleMember, KafkaClient]:
+    """Connect, see to the topics of the schedule, and that transactions work. Blocks, driving ``loop``. The client is
+    handed back for its owner to close. Errors are the clients' own."""
+    client = connect(settings, loop)
+    try:
+
+        def wait(dialogue: Any) -> Any:
+            future = client.run(dialogue)
+            loop.run_until(future)
+            return future.result()
+
+        administration = Administration(client, wait, settings.request_timeout)
+        plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
+        topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+        schedule_partitions(names, topics)
+        check_schedule(client, names, settings)
+        publisher = KafkaPublisher(client, settings, clock)
+        _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
+        return ScheduleOwners(client, names, settings, clock, topics[names.results].partitions), client
     except BaseException:
         client.close()
         raise

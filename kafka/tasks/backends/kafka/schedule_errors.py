@@ -1,0 +1,90 @@
+"""What keeps the owners of a schedule from working, as lines that say what is missing and how to grant it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafka.client import KafkaClient
+from kafka.errors import (
+    CoordinatorNotAvailableError,
+    GroupAuthorizationFailedError,
+    InvalidTransactionTimeoutError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailedError,
+)
+from kafka.producer import KafkaProducer, transaction_trouble
+from kafka.tasks.backends.kafka.connection import producer_configs
+from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.settings import Settings
+from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
+
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""Of the transactions of owners: a broker ends what a dead one has left open, if no other owner does so before."""
+REQUEST_TIMEOUT_S: Final = 10.0
+"""Of their requests at most, and of the records of a transaction with all retries: it does not last longer."""
+INIT_S: Final = 30.0
+"""Time limit for having a transactional id. The answers of a cluster that just starts change within seconds."""
+
+_ACLS: Final = "permit it with kafka-acls.sh --add --allow-principal User:WORKER"
+
+MISSING: Final[dict[type[KafkaError], str]] = {
+    TransactionalIdAuthorizationFailedError: "not authorized to use transactional ids that begin with {schedule}.; "
+    + _ACLS + " --operation Write --transactional-id {schedule}. --resource-pattern-type prefixed",
+    TopicAuthorizationFailedError: "not authorized to read or write a topic of the app ({error}); "
+    + _ACLS + " --operation Read --operation Write --topic {app}. --resource-pattern-type prefixed",
+    GroupAuthorizationFailedError: "not authorized to be a member of group {commands}; "
+    + _ACLS + " --operation Read --group {commands}",
+    InvalidTransactionTimeoutError: f"the broker allows no transactions of {TRANSACTION_TIMEOUT_MS} ms; set its "
+    f"transaction.max.timeout.ms to {TRANSACTION_TIMEOUT_MS} or more",
+    CoordinatorNotAvailableError: "the cluster has no coordinator of transactions: its topic __transaction_state has "
+    "no leader, or cannot be made with fewer brokers than transaction.state.log.replication.factor says (3 unless it "
+    "is set); start that many, or set it and transaction.state.log.min.isr to what there is",
+}  # fmt: skip
+"""Error -> what is missing, and how to have it."""
+
+
+def explain(error: BaseException, names: TopicNames) -> str:
+    """What the error means for the schedule of an app, in one line."""
+    for kind, text in MISSING.items():
+        if isinstance(error, kind):
+            detail = error.args[0] if error.args else type(error).__name__
+            return text.format(app=names.app, schedule=names.schedule, commands=names.commands, error=detail)
+    return str(error)
+
+
+def make_producer(client: KafkaClient, names: TopicNames, settings: Settings, suffix: object) -> KafkaProducer:
+    """A producer with the transactional id ``APP.schedule.SUFFIX``."""
+    configs = producer_configs(
+        settings, linger_s=0, batch_bytes=settings.batch_bytes, batch_records=PRODUCER_BATCH_RECORDS
+    )
+    timeout_ms = min(configs["request_timeout_ms"], int(REQUEST_TIMEOUT_S * 1000))
+    times: dict[str, Any] = {
+        "request_timeout_ms": timeout_ms,
+        "delivery_timeout_ms": int(REQUEST_TIMEOUT_S * 1000),
+        "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+    }
+    return KafkaProducer(
+        client=client, transactional_id=f"{names.schedule}.{suffix}", metrics_enabled=False, **{**configs, **times}
+    )
+
+
+def no_transactions(producer: KafkaProducer, timeout_s: float) -> KafkaError:
+    """The error of a producer that has no transactional id after this time."""
+    trouble = transaction_trouble(producer)
+    return trouble or KafkaTimeoutError(f"no answer of a coordinator of transactions within {timeout_s:g} s")
+
+
+def check_schedule(client: KafkaClient, names: TopicNames, settings: Settings, timeout_s: float = INIT_S) -> None:
+    """See that transactions work, before a worker that is to own partitions leases anything. Blocks, driving the
+    client's loop. KafkaError with what is missing and how to grant it."""
+    producer = make_producer(client, names, settings, "check")
+    try:
+        initialized = producer.init_transactions_async()
+        client.loop.run_until(initialized, timeout_s)
+        error = initialized.exception if initialized.is_done else no_transactions(producer, timeout_s)
+        if error is not None:
+            raise KafkaError(f"the schedule of app {names.app} needs transactions: {explain(error, names)}") from error
+    finally:
+        producer.close(timeout=0)

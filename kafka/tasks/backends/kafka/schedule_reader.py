@@ -1,0 +1,118 @@
+"""Reads a partition of ``APP.schedule``: whole, when its owner begins, and single records of it later.
+
+Only committed records are read. Between two calls nothing is fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafka import admin
+from kafka.admin import OffsetSpec
+from kafka.client import KafkaClient
+from kafka.consumer import ConsumerRecord, KafkaConsumer
+from kafka.errors import IllegalStateError
+from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.loop_task import next_turn, within
+from kafka.tasks.backends.kafka.partition_reader import read_timeout
+
+TURN_RECORDS: Final = 1_000
+"""Records that are taken in one turn of the loop."""
+NEAR_OFFSETS: Final = 1_000
+"""A record is read on to, rather than looked up, when it is no farther away."""
+LOOK_S: Final = 0.02
+"""A partition may end with markers of transactions, which no record announces: the position is looked at so often."""
+STUCK_S: Final = 15.0
+"""Time without a record after which reading has failed."""
+
+_CONFIGS: Final[dict[str, Any]] = {
+    "isolation_level": "read_committed",
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "metrics_enabled": False,
+    # Single records are far apart: of what comes with each, most is not wanted.
+    "max_partition_fetch_bytes": 256 * 1024,
+    "fetch_max_wait_ms": int(LOOK_S * 1000),
+}
+
+
+class ScheduleReader:
+    """See the module. On the loop of ``client``; one call at a time. Errors are the client's own."""
+
+    def __init__(self, client: KafkaClient, place: TopicPartition) -> None:
+        self._client = client
+        self._loop: Any = client.loop
+        self._place = place
+        self._consumer: Any = KafkaConsumer(client=client, **_CONFIGS)
+        self._consumer.assign([place])
+        self._consumer.pause(place)
+
+    async def read_all(self, take: Callable[[ConsumerRecord], object]) -> None:
+        """Give all records to ``take``, from the first one to the last that is committed now."""
+        limits: dict[str, Any] = {"backoff": self._client.retry_backoff, "timeout_s": STUCK_S}
+        look_up = admin.dialogues.list_partition_offsets
+        place, level = self._place, "read_committed"
+        first = await self._client.run(look_up({place: OffsetSpec.EARLIEST}, level, **limits))
+        last = await self._client.run(look_up({place: OffsetSpec.LATEST}, level, **limits))
+        position, end = first[place].offset, last[place].offset
+        if position >= end:
+            return
+        self._seek(position)
+        try:
+            while position < end:
+                for record in await self._next_records(position):
+                    take(record)
+                position = self._position(position)
+                await next_turn(self._loop)
+        finally:
+            self._pause()
+
+    async def read(self, offsets: Sequence[int], take: Callable[[int, ConsumerRecord | None], bool]) -> None:
+        """Give the records at these offsets, in their order, to ``take``, until it returns False; None: it is gone."""
+        position, index = -1 - NEAR_OFFSETS, 0  # far from all
+        try:
+            while index < len(offsets):
+                if not position <= offsets[index] <= position + NEAR_OFFSETS:
+                    position = offsets[index]
+                    self._seek(position)
+                records = await self._next_records(position)
+                found = {record.offset: record for record in records}
+                position = self._position(position)
+                while index < len(offsets) and offsets[index] < position:
+                    offset = offsets[index]
+                    index += 1
+                    if not take(offset, found.get(offset)):
+                        return
+        finally:
+            self._pause()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._consumer.close_async()
+
+    async def _next_records(self, position: int) -> list[ConsumerRecord]:
+        """The next records, or none when the position has moved without one."""
+        give_up_at = self._loop.time() + STUCK_S
+        while True:
+            records: list[ConsumerRecord] = self._consumer.poll(0, TURN_RECORDS).get(self._place, [])
+            if records or self._position(position) > position:
+                return records
+            if self._loop.time() > give_up_at:
+                raise read_timeout(self._place.topic, STUCK_S)
+            await within(self._loop, self._consumer.when_ready(), LOOK_S)
+
+    def _position(self, otherwise: int) -> int:
+        try:
+            return int(self._consumer.position(self._place))
+        except IllegalStateError:  # it is looked up
+            return otherwise
+
+    def _seek(self, offset: int) -> None:
+        self._consumer.seek(self._place, offset)
+        self._consumer.resume(self._place)
+
+    def _pause(self) -> None:
+        """Fetch nothing until the next call. (It may have been closed meanwhile.)"""
+        if self._place in self._consumer.assignment():
+            self._consumer.pause(self._place)
