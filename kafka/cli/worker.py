@@ -132,6 +132,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for flag, option in POOL_OPTIONS.items():
         parser.add_argument(flag, metavar=option.metavar, help=option.help + _only(option))
     parser.add_argument(
+        "--schedule",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="own partitions of the schedule: jobs with a delay, and retries (default: with pools of processes)",
+    )
+    parser.add_argument(
         "--health-port", metavar="[HOST:]PORT", help="serve /healthz, /readyz and /metrics there (default: no port)"
     )
     parser.add_argument(
@@ -197,6 +203,7 @@ def run(args: argparse.Namespace) -> int:
             health=args.health_port,
             is_alone=True,
             log_jobs=args.log_jobs,
+            schedule=args.schedule,
         )
     except PoolFailed as error:
         raise CommandError(str(error.args[0]), EXIT_POOL_FAILED) from error

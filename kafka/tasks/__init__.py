@@ -75,7 +75,7 @@ from kafka.tasks.retry import Retry, expo
 from kafka.tasks.settings import SETTINGS as APP_SETTINGS
 from kafka.tasks.states import EXCEPTION, FULL_RUN, READY, UNREADY, JobState
 from kafka.tasks.task import Call, Task
-from kafka.tasks.worker.driver import check_queues, run_worker
+from kafka.tasks.worker.driver import check_queues, run_scheduler, run_worker
 from kafka.tasks.worker.loader import load
 
 __all__ = [
@@ -142,6 +142,7 @@ __all__ = [
     "parse_health_port",
     "parse_memory",
     "parse_seconds",
+    "run_scheduler",
     "run_worker",
     "start_methods",
 ]

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.app import App
+from kafka.tasks.backends.base import ScheduleMember
 from kafka.tasks.errors import JobsNotSent, UnknownQueue, counted, did_you_mean
 from kafka.tasks.health import JobMetrics, Monitor
 from kafka.tasks.pools import PROCESS_POOLS, PoolSettings, check_pool, make_loop, make_pool
@@ -92,6 +93,7 @@ def run_worker(
     health: str | None = None,
     is_alone: bool = False,
     log_jobs: bool = True,
+    schedule: bool | None = None,
 ) -> Worker:
     """Run a worker until it is stopped and has left; returns it, with its counts.
 
@@ -99,7 +101,8 @@ def run_worker(
     probes and scrapes are answered. ``is_alone``: the process is the worker's own. When tasks do not run in it, its
     garbage collector is set to look seldom (:mod:`kafka.tasks.pools.gc_tuning`); when they do, its log handlers show
     which job a line is of (:mod:`kafka.tasks.pools.job_logging`). ``log_jobs``: what happens to jobs is logged at INFO
-    (:mod:`kafka.tasks.worker.job_log`).
+    (:mod:`kafka.tasks.worker.job_log`). ``schedule``: the worker owns partitions of the schedule; None: if tasks do not
+    run in its process, where they could hold up its loop.
 
     In the main thread signals stop it (:mod:`kafka.tasks.worker.signals`), by a SystemExit of code 0 when a second one
     comes while it connects; in another thread, the caller stops the worker that ``on_start`` got, on the loop's thread:
@@ -121,7 +124,7 @@ def run_worker(
         with contextlib.closing(make_loop()) as own:
             return run_worker(
                 app, names, pool, concurrency, own, on_start,
-                settings=settings, health=health, is_alone=is_alone, log_jobs=log_jobs,
+                settings=settings, health=health, is_alone=is_alone, log_jobs=log_jobs, schedule=schedule,
             )  # fmt: skip
     settings = filled(settings or PoolSettings(concurrency, kill_grace=app.settings.kill_grace), app)
     backend = app.backend()
@@ -156,7 +159,7 @@ def run_worker(
             monitor.listen(health)
         if is_alone:
             reduce_collections() if pool in PROCESS_POOLS else show_jobs()
-        worker_backend = backend.worker_backend(loop, names)
+        worker_backend = backend.worker_backend(loop, names, pool in PROCESS_POOLS if schedule is None else schedule)
         worker = Worker(
             tasks, app.names, loop, now_ms, host, worker_backend, slots, options, loop.stop, observers=observers
         )
@@ -176,6 +179,40 @@ def run_worker(
     if worker.error is not None:
         raise worker.error
     return worker
+
+
+def run_scheduler(
+    app: App, loop: ServeLoop | None = None, on_start: Callable[[ScheduleMember], object] = lambda _: None
+) -> None:
+    """Own partitions of the app's schedule, and run no jobs, until a signal comes or the loop is stopped.
+
+    Signals are watched in the main thread. Raises the clients' errors when the broker cannot be reached, or does not
+    permit what an owner needs.
+    """
+    if loop is None:
+        with contextlib.closing(make_loop()) as own:
+            run_scheduler(app, own, on_start)
+            return
+    with contextlib.ExitStack() as ends:
+        ends.callback(_disconnect, app)
+        member = app.backend().schedule_member(loop)
+        stops: list[int] = []
+
+        def stop(number: int = 0) -> None:
+            stops.append(number)
+            if len(stops) > 1:
+                loop.stop()
+            else:
+                member.close().add_both(lambda _: loop.stop())
+
+        if threading.current_thread() is threading.main_thread():
+            numbers = [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+            ends.callback(loop.watch_signals(stop, *numbers).close)
+        member.start()
+        log.info("scheduler started: app %s", app.name)
+        on_start(member)
+        loop.run_forever()
+        log.info("scheduler stopped: %d jobs written to their queues", member.snapshot().moved)
 
 
 def _disconnect(app: App) -> None:

@@ -109,6 +109,8 @@ class Worker:
         self._arrived: deque[JobLease] = deque()  # leases that are not admitted yet
         self._is_degraded = False
         self._is_drained = False
+        self._schedule = backend.schedule
+        self._is_schedule_left = backend.schedule is None
         self._timer: Any = None
         self._timer_at = float("inf")
         self._state_records = StateRecords(names, host, backend.schedule_partitions)
@@ -131,6 +133,8 @@ class Worker:
     def start(self) -> None:
         """Begin to lease; after :meth:`stop`, leave without a lease."""
         self._watch_pauses(self.paused)
+        if self._schedule is not None:
+            self._schedule.start()
         self.finished()  # the pool wakes once until it is asked, and may have done so while the worker connected
 
     @property
@@ -471,6 +475,8 @@ class Worker:
         if stage is WorkerStage.DRAINING:
             self._buffers.stop_requesting()
             self._delivery.drain(self._on_drained)
+            if self._schedule is not None:
+                self._schedule.close().add_both(self._on_schedule_left)
             self._give_back_unstarted()
             self._completion.flush()
         elif stage is WorkerStage.INTERRUPTING:
@@ -482,6 +488,10 @@ class Worker:
 
     def _on_drained(self) -> None:
         self._is_drained = True
+        self._maybe_leave()
+
+    def _on_schedule_left(self, _: object) -> None:
+        self._is_schedule_left = True
         self._maybe_leave()
 
     def _give_back_unstarted(self) -> None:
@@ -502,7 +512,7 @@ class Worker:
         self._completion.flush()
 
     def _maybe_leave(self) -> None:
-        is_over = self._is_drained and not len(self._leases) and not len(self._lost_jobs)
+        is_over = self._is_drained and self._is_schedule_left and not len(self._leases) and not len(self._lost_jobs)
         if self._shutdown.may_leave and is_over:
             self._leave()
 
