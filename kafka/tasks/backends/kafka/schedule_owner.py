@@ -247,15 +247,18 @@ class PartitionOwner:
                 await self._sleep(self._wait_s())
 
     def _release(self) -> None:
-        """What has been made for one attempt. A transaction that is open is ended by the next owner."""
+        """What has been made for one attempt. An open transaction is aborted, if the next owner does not do so before;
+        a producer that waits for its id has none, and might wait for ever."""
         self._set_paused(True)
         self._waiting.clear()
         self._waiting_bytes = 0
         self._unsaved_since = None
         producer, self._producer = self._producer, None
         reader, self._reader = self._reader, None
-        if producer is not None:
+        if producer is not None and self.stage is OwnerStage.FENCING:
             producer.close(timeout=0)
+        elif producer is not None:
+            producer.close_async()
         if reader is not None:
             reader.close()
 

@@ -149,6 +149,8 @@ class ScheduleOwners:
         """The client is about to close."""
         for partition in list(self._owners):
             self._end_owner(partition)
+        if self._consumer is not None:
+            self._consumer.close_async(autocommit=False, timeout_s=0.0)
         if self._closed is None:
             self._closed = Future()
         if not self._closed.is_done:

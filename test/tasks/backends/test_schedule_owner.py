@@ -1,0 +1,246 @@
+"""The owner of a partition of the schedule on the embedded broker: killed between any two requests, refused by the
+broker, given what it cannot read."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    InvalidTransactionTimeoutError,
+    KafkaError,
+    TransactionalIdAuthorizationFailedError,
+)
+from kafka.tasks.backends.kafka import schedule_owner, schedule_owners
+from kafka.tasks.backends.kafka.schedule_errors import check_schedule
+from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
+from kafka.tasks.format.commands import CANCEL, LOOK, RESCHEDULE
+from kafka.testing import EmbeddedBroker
+from test.tasks.schedule_scene import Scene
+
+numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with EmbeddedBroker(in_process=True, settings=settings) as running:
+        yield running
+
+
+@pytest.fixture
+def scene(broker: EmbeddedBroker) -> Iterator[Scene]:
+    made = Scene(broker.bootstrap, f"shop{next(numbers)}")
+    yield made
+    broker.faults.clear()
+    made.close()
+
+
+def test_every_stage_but_the_last_can_begin_anew_or_end() -> None:
+    assert OWNER_STAGES.keys() == set(OwnerStage)
+    for stage in (OwnerStage.FENCING, OwnerStage.LOADING, OwnerStage.RUNNING):
+        assert {OwnerStage.FENCING, OwnerStage.CLOSED} <= OWNER_STAGES[stage]
+    assert not OWNER_STAGES[OwnerStage.CLOSED]
+
+
+@pytest.mark.parametrize("share", range(4))
+def test_an_owner_that_is_killed_after_any_of_its_requests_moves_and_answers_each_once(
+    broker: EmbeddedBroker, share: int
+) -> None:
+    """The requests up to one arrive, and what follows does not; its answers are not seen."""
+    for last in itertools.count(1 + share, 4):
+        scene = Scene(broker.bootstrap, f"killed{next(numbers)}")
+        try:
+            if run_until_killed(scene, last):
+                return
+        finally:
+            scene.close()
+
+
+def run_until_killed(scene: Scene, last: int) -> bool:
+    """One life that ends after so many requests, and the next; whether the first got by with fewer."""
+    first = scene.own(last)
+    jobs = [scene.put() for _ in range(3)]
+    waiting = scene.put(3600)
+    cancel, look = scene.ask(CANCEL, waiting), scene.ask(LOOK, waiting)
+    late = scene.put(0.15)
+    moved = scene.ask(RESCHEDULE, scene.put(3600), scene.now_ms())
+
+    def is_done() -> bool:
+        answered = all(scene.answers_to(request) for request in (cancel, look, moved))
+        return answered and len(scene.moved) >= 5
+
+    scene.until(lambda: not first.is_alive or is_done())
+    was_quick = first.is_alive
+    first.is_alive = False
+    scene.own()
+    scene.until(is_done)
+    marker = scene.ask(LOOK, late)
+    scene.until(lambda: scene.answers_to(marker))
+    assert {*jobs, late} <= set(scene.moved)
+    assert set(scene.count_moved().values()) == {1}, last
+    assert waiting not in scene.moved
+    assert scene.answers_to(cancel) == [{"waiting": True}]
+    assert len(scene.answers_to(look)) == 1
+    assert scene.answers_to(moved)[0]["rescheduled"] is True
+    return was_quick
+
+
+@pytest.mark.parametrize("api", ["Produce", "TxnOffsetCommit", "EndTxn"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_connection_that_is_lost_within_a_transaction_costs_and_doubles_nothing(
+    broker: EmbeddedBroker, scene: Scene, api: str, when: str
+) -> None:
+    owner = scene.own()
+    scene.until(lambda: owner.owner.stage is OwnerStage.RUNNING)
+    client_id = owner.client.config["client_id"]
+    broker.faults.close(api, when=when, client_id=client_id, first=2)
+    jobs = [scene.put() for _ in range(5)]
+    scene.until(lambda: set(jobs) <= set(scene.moved))
+    marker = scene.ask(LOOK, jobs[0])
+    scene.until(lambda: scene.answers_to(marker))
+    assert set(scene.count_moved().values()) == {1}
+
+
+def test_offsets_that_the_group_refuses_are_sent_again_without_a_restart(
+    broker: EmbeddedBroker, scene: Scene
+) -> None:
+    """ILLEGAL_GENERATION (22): the group has rebalanced since the owner's member has heard of it."""
+    owner = scene.own()
+    scene.until(lambda: owner.owner.stage is OwnerStage.RUNNING)
+    machine = owner.owner.machine
+    refused = broker.faults.answer("TxnOffsetCommit", 22, first=2)
+    job = scene.put()
+    scene.until(lambda: job in scene.moved)
+    assert refused.hits == 2
+    assert scene.count_moved() == {job: 1}
+    assert owner.owner.machine is machine
+
+
+def test_a_fenced_owner_starts_again_and_logs_it_once(
+    broker: EmbeddedBroker, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner = scene.own()
+    scene.until(lambda: owner.owner.stage is OwnerStage.RUNNING)
+    fenced = broker.faults.answer("EndTxn", 90, first=3)
+    job = scene.put()
+    scene.until(lambda: job in scene.moved)
+    assert fenced.hits == 3
+    assert scene.count_moved() == {job: 1}
+    lines = [record for record in caplog.records if record.name == schedule_owners.__name__]
+    assert [(line.levelname, "starts again" in line.getMessage()) for line in lines] == [("WARNING", True)]
+
+
+def test_jobs_of_a_queue_without_topics_end_as_failures_and_hold_up_no_others(scene: Scene) -> None:
+    scene.own()
+    lost, odd, job = scene.put(queue="nowhere"), scene.put(queue="a b/c"), scene.put()
+    scene.until(lambda: job in scene.moved and len(scene.states) >= 2)
+    assert sorted(scene.states) == sorted([(lost, "FAILURE"), (odd, "FAILURE")])
+    assert scene.moved == [job]
+
+
+def test_what_is_no_command_is_logged_and_skipped(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.own()
+    scene.send(scene.new_id(), b"", [])
+    scene.send(scene.new_id(), b"", [("schedule-command", b"DANCE")])
+    job = scene.put()
+    scene.until(lambda: job in scene.moved)
+    assert any("ignoring a command for the schedule" in message for message in caplog.messages)
+
+
+def test_the_offset_of_commands_that_change_nothing_is_committed_within_a_second_or_so(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_owner, "OFFSET_LAG_S", 0.05)
+    owner = scene.own()
+    job = scene.put()
+    scene.until(lambda: job in scene.moved and owner.owner.committed == 1)
+    scene.put(job_id=job)  # it is known
+    scene.until(lambda: owner.owner.committed == 2)
+
+
+def test_more_commands_than_an_owner_holds_wait_at_the_broker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_owner, "MOST_WAITING", 20)
+    monkeypatch.setattr(schedule_owner, "ROUND_COMMANDS", 10)
+    owner = scene.own()
+    most = 0
+    jobs = {scene.put() for _ in range(2_000)}
+
+    def is_done() -> bool:
+        nonlocal most
+        most = max(most, len(owner.owner._waiting))
+        return jobs <= set(scene.moved)
+
+    scene.until(is_done)
+    assert set(scene.count_moved().values()) == {1}
+    assert most <= 20 + 500  # what comes at once is max_poll_records at most
+
+
+def test_records_that_do_not_fit_are_read_by_turns(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafka.tasks.schedule import machine
+
+    first = scene.own()
+    jobs = [scene.put(3600) for _ in range(30)]
+    look = scene.ask(LOOK, jobs[-1])
+    scene.until(lambda: scene.answers_to(look))
+    first.is_alive = False
+    monkeypatch.setattr(machine, "MOST_KEPT_BYTES", 1)
+    scene.own()
+    cancels = [scene.ask(CANCEL, job) for job in jobs]
+    scene.until(lambda: all(scene.answers_to(cancel) for cancel in cancels))
+    assert [scene.answers_to(cancel) for cancel in cancels] == [[{"waiting": True}]] * 30
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (TransactionalIdAuthorizationFailedError, r"--operation Write --transactional-id shop\d+.schedule. --resource"),
+        (InvalidTransactionTimeoutError, "transaction.max.timeout.ms to 10000 or more"),
+    ],
+)
+def test_transactions_that_cannot_work_are_an_error_before_anything_begins(
+    broker: EmbeddedBroker, scene: Scene, error: type[KafkaError], text: str
+) -> None:
+    process = scene.join()
+    settings = scene.app.settings
+    check_schedule(process.client, scene.names, settings)
+    broker.faults.answer("InitProducerId", error)
+    with pytest.raises(KafkaError, match=text):
+        check_schedule(process.client, scene.names, settings)
+
+
+def test_a_cluster_without_a_coordinator_of_transactions_is_an_error_after_a_while(
+    broker: EmbeddedBroker, scene: Scene
+) -> None:
+    process = scene.join()
+    broker.faults.answer("InitProducerId", 15)  # COORDINATOR_NOT_AVAILABLE
+    with pytest.raises(KafkaError, match="transaction.state.log.replication.factor"):
+        check_schedule(process.client, scene.names, scene.app.settings, 0.3)
+
+
+def test_who_may_not_be_a_member_says_so_and_tries_again_later(
+    broker: EmbeddedBroker, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(schedule_owners, "REJOIN_S", 0.1)
+    caplog.set_level(logging.WARNING)
+    denied = broker.faults.answer("JoinGroup", GroupAuthorizationFailedError, first=2)
+    process = scene.join()
+    scene.until(lambda: process.member.snapshot().running == 1)
+    assert denied.hits == 2
+    (line,) = [message for message in caplog.messages if "cannot own partitions" in message]
+    assert "--operation Read --group shop" in line
+
+
+def test_a_member_is_closed_before_it_has_started_and_twice(scene: Scene) -> None:
+    process = scene.join()
+    left = process.member.close()
+    assert process.member.close() is left
+    scene.until(lambda: left.is_done)
+    process.member.start()
+    assert process.member.snapshot().partitions == ()
