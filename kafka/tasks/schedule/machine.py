@@ -41,6 +41,7 @@ from kafka.tasks.format.commands import (
     END,
     LEASE,
     LOOK,
+    MOST_DIGITS,
     OF_JOBS,
     PUT,
     RENEW,
@@ -621,7 +622,13 @@ def _wake_ms(place: JobPlace) -> int:
 
 def _attempt(headers: Iterable[Header]) -> int:
     """The attempt that a job's headers say."""
-    return next((int(raw or b"1") for name, raw in headers if name == "attempt"), 1)
+    return _number(headers, "attempt", 1)
+
+
+def _number(headers: Iterable[Header], wanted: str, otherwise: int) -> int:
+    """A number in a job's headers; another value for one that is no number: the worker that gets the job refuses it."""
+    raw = next((raw for name, raw in headers if name == wanted), None)
+    return int(raw) if raw is not None and raw.isdigit() and len(raw) <= MOST_DIGITS else otherwise
 
 
 def _is_cancelled(value: bytes) -> bool:
@@ -630,5 +637,6 @@ def _is_cancelled(value: bytes) -> bool:
 
 def _with_crash(headers: Iterable[Header]) -> list[Header]:
     """A job's headers after one more crash."""
-    count = sum(int(raw or b"0") for name, raw in headers if name == "crashes")
-    return [*(header for header in headers if header[0] != "crashes"), ("crashes", b"%d" % (count + 1))]
+    own = list(headers)
+    count = _number(own, "crashes", 0)
+    return [*(header for header in own if header[0] != "crashes"), ("crashes", b"%d" % (count + 1))]
