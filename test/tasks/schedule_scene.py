@@ -33,7 +33,10 @@ class OwnerProcess:
     def __init__(self, scene: Scene) -> None:
         self.loop = Loop()
         self.is_alive = True
-        self.client = KafkaClient(bootstrap_servers=scene.bootstrap, loop=self.loop, all_topics=False)
+        client_id = f"owner{len(scene.processes)}"
+        self.client = KafkaClient(
+            bootstrap_servers=scene.bootstrap, loop=self.loop, client_id=client_id, all_topics=False
+        )
         clock = scene.app.backend().clock
         settings = scene.app.settings
         self.member = ScheduleOwners(self.client, scene.app.names, settings, clock, scene.partitions)
@@ -145,10 +148,15 @@ class Scene:
 
     # -- owners -------------------------------------------------------------------------------------------------------
 
-    def join(self) -> OwnerProcess:
-        """A member of the group, from now on."""
+    def start(self) -> OwnerProcess:
+        """A process that may become a member of the group."""
         process = OwnerProcess(self)
         self.processes.append(process)
+        return process
+
+    def join(self) -> OwnerProcess:
+        """A member of the group, from now on."""
+        process = self.start()
         process.member.start()
         return process
 

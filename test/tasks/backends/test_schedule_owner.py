@@ -97,8 +97,7 @@ def test_a_connection_that_is_lost_within_a_transaction_costs_and_doubles_nothin
 ) -> None:
     owner = scene.own()
     scene.until(lambda: owner.owner.stage is OwnerStage.RUNNING)
-    client_id = owner.client.config["client_id"]
-    broker.faults.close(api, when=when, client_id=client_id, first=2)
+    broker.faults.close(api, when=when, client_id="owner0", first=2)
     jobs = [scene.put() for _ in range(5)]
     scene.until(lambda: set(jobs) <= set(scene.moved))
     marker = scene.ask(LOOK, jobs[0])
@@ -119,6 +118,23 @@ def test_offsets_that_the_group_refuses_are_sent_again_without_a_restart(
     assert refused.hits == 2
     assert scene.count_moved() == {job: 1}
     assert owner.owner.machine is machine
+
+
+def test_commands_that_the_last_owner_applied_while_the_next_one_took_over_are_not_applied_twice(
+    broker: EmbeddedBroker, scene: Scene
+) -> None:
+    first = scene.own()
+    scene.until(lambda: first.owner.stage is OwnerStage.RUNNING)
+    held = broker.faults.delay("InitProducerId", seconds=0.5, when="before", client_id="owner1")
+    second = scene.own()
+    scene.until(lambda: second.request_count and second.owner.stage is OwnerStage.FENCING)
+    cancel = scene.ask(CANCEL, scene.put(3600))
+    scene.until(lambda: scene.answers_to(cancel))
+    scene.until(lambda: held.hits and second.owner.stage is OwnerStage.RUNNING)
+    first.owner.drop()
+    marker = scene.ask(LOOK, scene.new_id())
+    scene.until(lambda: scene.answers_to(marker))
+    assert scene.answers_to(cancel) == [{"waiting": True}]
 
 
 def test_a_fenced_owner_starts_again_and_logs_it_once(
@@ -244,3 +260,16 @@ def test_a_member_is_closed_before_it_has_started_and_twice(scene: Scene) -> Non
     scene.until(lambda: left.is_done)
     process.member.start()
     assert process.member.snapshot().partitions == ()
+
+
+def test_a_job_whose_own_headers_are_no_numbers_stops_nothing(scene: Scene) -> None:
+    """Anybody may write a command, and one that an owner could not get past would be met again and again."""
+    scene.own()
+    for kind in ("PUT", "LEASE"):
+        job_id = scene.new_id()
+        headers = [("schedule-command", kind.encode()), ("schedule-queue", b"mail"), ("due", b"1"), ("name", b"x")]
+        odd = [("id", job_id.encode()), ("attempt", b"one"), ("crashes", b"\xff"), ("generation", b"1")]
+        scene.send(job_id, b"{}", headers + odd)
+    job = scene.put()
+    scene.until(lambda: job in scene.moved)
+    assert len(scene.moved) == 3
