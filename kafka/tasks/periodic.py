@@ -78,6 +78,11 @@ class DeclaredEntries:
             )
         self._entries[entry.name] = entry
 
+    @property
+    def queues(self) -> set[str]:
+        """The queues of their jobs."""
+        return {entry.queue for entry in self._entries.values()}
+
     def version(self) -> str:
         """What tells these entries from those of another version of the code."""
         text = json.dumps([self._entries[name].to_json() for name in sorted(self._entries)])

@@ -467,7 +467,9 @@ class FakeBackend(MemoryBackend):
         for on_end in self.waiters.pop(job_id, []):
             on_end(record)
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
+    def worker_backend(
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: object = None
+    ) -> WorkerBackend:
         return super().worker_backend(loop, queues, schedule)._replace(results_partitions=8)
 
     def close(self, timeout: float | None = None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
 from kafka.future import Future
@@ -21,6 +21,9 @@ from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.settings import Settings
+
+if TYPE_CHECKING:
+    from kafka.tasks.periodic import DeclaredEntries
 
 
 class RecordFuture(Protocol):
@@ -129,11 +132,14 @@ class Backend(Protocol):
     def remove_waiter(self, job_id: str, on_end: Callable[[StateRecord | None], object]) -> None:
         """Do not call ``on_end`` any more; nothing when it was not added."""
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
+    def worker_backend(
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredEntries | None = None
+    ) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``; with ``schedule`` it is a member of the group that
-        owns the schedule. Blocks, driving the loop, until it is connected."""
+        owns the schedule, and says to it which periodic jobs are ``declared``. Blocks, driving the loop, until it is
+        connected."""
 
-    def schedule_member(self, loop: Any) -> ScheduleMember:
+    def schedule_member(self, loop: Any, declared: DeclaredEntries) -> ScheduleMember:
         """The same for a process that owns partitions of the schedule and runs no jobs."""
 
     def snapshot_reader(self) -> SnapshotReader:

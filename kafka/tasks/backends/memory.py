@@ -9,7 +9,7 @@ have the same topics, so a worker may have an app of its own; ``memory://NAME`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaConfigurationError
 from kafka.tasks.backends.base import (
@@ -31,6 +31,9 @@ from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker
 from kafka.tasks.format.records import StateRecord, encode
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
+
+if TYPE_CHECKING:
+    from kafka.tasks.periodic import DeclaredEntries
 
 _topics_by_url: dict[str, MemoryTopics] = {}
 
@@ -152,8 +155,13 @@ class MemoryBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         self.topics.remove_waiter(job_id, on_end)
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
+    def worker_backend(
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredEntries | None = None
+    ) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
+        if declared is not None and len(declared):
+            for partition, record in declared.commands(1):
+                self.send_command(record, partition)
         publisher = MemoryPublisher(self.topics, loop)
 
         def open_delivery(events: DeliveryEvents) -> JobDelivery:
@@ -161,7 +169,7 @@ class MemoryBackend:
 
         return WorkerBackend(open_delivery, 1, 1)
 
-    def schedule_member(self, loop: Any) -> ScheduleMember:
+    def schedule_member(self, loop: Any, declared: DeclaredEntries) -> ScheduleMember:
         """The same as of :meth:`snapshot_reader`."""
         raise self._refusal()
 

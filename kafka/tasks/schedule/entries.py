@@ -178,6 +178,11 @@ class PeriodicEntries:
         return len(self._entries)
 
     @property
+    def queues(self) -> set[str]:
+        """The queues of the jobs that the entries make."""
+        return {entry.definition.queue for entry in self._entries.values()}
+
+    @property
     def next_at_ms(self) -> int:
         """When :meth:`advance` has something to do."""
         return min((entry.next_ms for entry in self._entries.values() if not entry.is_paused), default=NEVER_MS)

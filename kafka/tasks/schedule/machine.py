@@ -188,6 +188,11 @@ class ScheduleMachine:
         return self._heap[0][0] if self._heap else NEVER_MS
 
     @property
+    def entry_queues(self) -> set[str]:
+        """The queues of periodic entries."""
+        return self._entries.queues
+
+    @property
     def has_round(self) -> bool:
         """Whether :meth:`take` has anything to be written."""
         return bool(self._records)

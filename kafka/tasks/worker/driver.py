@@ -159,7 +159,8 @@ def run_worker(
             monitor.listen(health)
         if is_alone:
             reduce_collections() if pool in PROCESS_POOLS else show_jobs()
-        worker_backend = backend.worker_backend(loop, names, pool in PROCESS_POOLS if schedule is None else schedule)
+        is_owner = pool in PROCESS_POOLS if schedule is None else schedule
+        worker_backend = backend.worker_backend(loop, names, is_owner, app.declared)
         worker = Worker(
             tasks, app.names, loop, now_ms, host, worker_backend, slots, options, loop.stop, observers=observers
         )
@@ -195,7 +196,7 @@ def run_scheduler(
             return
     with contextlib.ExitStack() as ends:
         ends.callback(_disconnect, app)
-        member = app.backend().schedule_member(loop)
+        member = app.backend().schedule_member(loop, app.declared)
         stops: list[int] = []
 
         def stop(number: int = 0) -> None:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError, KafkaTimeoutError
@@ -51,6 +51,9 @@ from kafka.tasks.format.topics import (
 from kafka.tasks.results.reader import ResultReader
 from kafka.tasks.settings import Settings
 from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
+
+if TYPE_CHECKING:
+    from kafka.tasks.periodic import DeclaredEntries
 
 log = logging.getLogger(__name__)
 
@@ -211,20 +214,24 @@ class KafkaBackend:
 
     # -- the rest -----------------------------------------------------------------------------------------------------
 
-    def worker_backend(self, loop: Any, queues: Sequence[str], schedule: bool = False) -> WorkerBackend:
+    def worker_backend(
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredEntries | None = None
+    ) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         # Share groups and the like: a third of what an app that only enqueues would import.
         from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
 
-        side, client = open_worker_backend(self._names, self._settings, self._shape, self.clock, loop, queues, schedule)
+        side, client = open_worker_backend(
+            self._names, self._settings, self._shape, self.clock, loop, queues, schedule, declared
+        )
         self._worker_clients.append(client)
         return side
 
-    def schedule_member(self, loop: Any) -> ScheduleMember:
+    def schedule_member(self, loop: Any, declared: DeclaredEntries) -> ScheduleMember:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         from kafka.tasks.backends.kafka.worker_backend import open_schedule_member
 
-        member, client = open_schedule_member(self._names, self._settings, self._shape, self.clock, loop)
+        member, client = open_schedule_member(self._names, self._settings, self._shape, self.clock, loop, declared)
         self._worker_clients.append(client)
         return member
 

@@ -296,7 +296,7 @@ class PartitionOwner:
         machine = self.machine
         taken = self._take_waiting()
         commands = [command for _, command in taken if command is not None]
-        queues = {command.job.queue for command in commands if command.job is not None}
+        queues = {command.job.queue for command in commands if command.job is not None} | machine.entry_queues
         await self._read(machine.to_read(commands, self._context.now_ms()), queues)
         due_topics = self._context.due_topics
         await due_topics.look_for(queues)
@@ -336,11 +336,14 @@ class PartitionOwner:
         except BadRecord as error:
             command, why = None, str(error)
         if command is None:
-            place = f"{record.topic}-{record.partition}"
-            self._context.trouble.warning(
-                "bad command", "ignoring a command for the schedule (%s, offset %d): %s", place, record.offset, why
-            )
+            self._ignore(record, why)
         return command
+
+    def _ignore(self, record: ConsumerRecord, why: str) -> None:
+        place = f"{record.topic}-{record.partition}"
+        self._context.trouble.warning(
+            "bad command", "ignoring a command for the schedule (%s, offset %d): %s", place, record.offset, why
+        )
 
     async def _read(self, offsets: list[int], queues: set[str]) -> None:
         """Load the records at these offsets, and note the queues of their jobs. With too little room for all of them
@@ -380,7 +383,10 @@ class PartitionOwner:
                     self._waiting.extendleft(reversed(rest))
                     self._waiting_bytes += sum(map(_size, rest))
                     break
-                machine.apply(command, now_ms)
+                try:
+                    machine.apply(command, now_ms)
+                except BadRecord as error:
+                    self._ignore(record, str(error))
             self._applied = record.offset + 1
         if self._applied != self.committed and self._unsaved_since is None:
             self._unsaved_since = self._loop.time()
@@ -429,7 +435,7 @@ class PartitionOwner:
 
     def _restore(self, record: ConsumerRecord) -> None:
         try:
-            self.machine.restore(record.key, record.headers, record.offset)
+            self.machine.restore(record.key, record.value, record.headers, record.offset)
         except BadRecord as error:
             self._context.trouble.warning(
                 "bad state", "ignoring a record of the schedule (%s-%d, offset %d): %s",

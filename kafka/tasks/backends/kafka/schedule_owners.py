@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka.client import KafkaClient
@@ -19,13 +19,16 @@ from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.future import Future
 from kafka.log_limit import LimitedLog
+from kafka.producer import KafkaProducer
 from kafka.structs import ConsumerGroupMetadata, TopicPartition
 from kafka.tasks.backends.base import ScheduleSnapshot
+from kafka.tasks.backends.kafka.connection import producer_configs
 from kafka.tasks.backends.kafka.due_topics import DueTopics
 from kafka.tasks.backends.kafka.loop_task import within
 from kafka.tasks.backends.kafka.schedule_errors import REQUEST_TIMEOUT_S, explain
 from kafka.tasks.backends.kafka.schedule_owner import CLOSE_S, OwnerContext, OwnerStage, PartitionOwner
 from kafka.tasks.delivery.share_group.trimmer import CommandTrimmer
+from kafka.tasks.format.commands import CommandRecord
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
@@ -38,6 +41,8 @@ LEAVE_S: Final = 2.0
 """Leaving the group takes so long at most."""
 REJOIN_S: Final = 30.0
 """After an error that ended its membership a process tries again so much later."""
+DECLARE_S: Final = 300.0
+"""A process says so often which periodic jobs its code declares: three times before it counts as gone."""
 TROUBLE_S: Final = 60.0
 """One line of each kind of trouble is logged in so long."""
 
@@ -66,9 +71,10 @@ class ScheduleOwners:
         settings: Settings,
         clock: BrokerTimeEstimate,
         results_partitions: int,
+        declared: Sequence[tuple[int, CommandRecord]] = (),
         now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """Joins with :meth:`start`."""
+        """Joins with :meth:`start`. ``declared``: by partition, what the code declares of periodic jobs."""
         self._client = client
         self._loop: Any = client.loop
         self._names = names
@@ -78,7 +84,7 @@ class ScheduleOwners:
             names,
             settings,
             clock,
-            now_ms or clock.now_ms,
+            now_ms or clock.earliest_ms,
             results_partitions,
             socket.gethostname(),
             DueTopics(client, names, REQUEST_TIMEOUT_S),
@@ -88,6 +94,9 @@ class ScheduleOwners:
         self._moved_count = 0  # of owners that have ended
         self._consumer: Any = None
         self._closed: Future[None] | None = None
+        self._declared = declared
+        self._declare_timer: Any = None
+        self._producer: KafkaProducer | None = None
         self._trimmer = CommandTrimmer(client, names.commands, self._committed)
         self._residence = _Residence(self._drop)
 
@@ -97,6 +106,10 @@ class ScheduleOwners:
             self._client.add_resident(self._residence)
             self._trimmer.start()
             self._join()
+            if self._declared:
+                configs = producer_configs(self._context.settings, linger_s=0, batch_bytes=65_536, batch_records=0)
+                self._producer = KafkaProducer(client=self._client, **configs)
+                self._declare()
 
     def close(self) -> Future[None]:
         """See :class:`kafka.tasks.backends.base.ScheduleMember`. Rounds under way end before the group is left, and so
@@ -105,6 +118,7 @@ class ScheduleOwners:
             self._closed = Future()
             self._client.remove_resident(self._residence)
             self._trimmer.close()
+            self._stop_declaring()
             self._give_up(set(self._owners)).add_both(lambda _: self._leave())
         return self._closed
 
@@ -121,6 +135,22 @@ class ScheduleOwners:
             self._moved_count + sum(owner.moved_count for owner in owners),
             max(late_ms, default=0) / 1000,
         )
+
+    # -- periodic jobs that the code declares -------------------------------------------------------------------------
+
+    def _declare(self) -> None:
+        """Say to the owners of all partitions which periodic jobs this version of the code has. One that could not be
+        written is said again with the next ones."""
+        assert self._producer is not None
+        for partition, (key, value, headers) in self._declared:
+            self._producer.send(self._names.commands, value, key, headers, partition).add_errback(self._on_error)
+        self._declare_timer = self._loop.call_later(DECLARE_S, self._declare)
+
+    def _stop_declaring(self) -> None:
+        if self._declare_timer is not None:
+            self._declare_timer.cancel()
+        if self._producer is not None:
+            self._producer.close(timeout=0)
 
     # -- the group's consumer -----------------------------------------------------------------------------------------
 
@@ -147,6 +177,7 @@ class ScheduleOwners:
 
     def _drop(self) -> None:
         """The client is about to close."""
+        self._stop_declaring()
         for partition in list(self._owners):
             self._end_owner(partition)
         if self._consumer is not None:

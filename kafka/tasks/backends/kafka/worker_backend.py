@@ -45,6 +45,7 @@ from kafka.tasks.format.topics import (
     schedule_plans,
     workers_plan,
 )
+from kafka.tasks.periodic import DeclaredEntries
 from kafka.tasks.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ def open_worker_backend(
     loop: Any,
     queues: Sequence[str],
     schedule: bool = False,
+    declared: DeclaredEntries | None = None,
 ) -> tuple[WorkerBackend, KafkaClient]:
     """Connect, see to topics and groups, and look which queues are paused. Blocks, driving ``loop``. With ``schedule``
     the worker owns partitions of the schedule.
@@ -77,7 +79,8 @@ def open_worker_backend(
         administration = Administration(client, wait, settings.request_timeout)
         plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
         sources = sources_of(names, queues)
-        for queue in queues:
+        declared_queues = declared.queues if schedule and declared is not None else set()
+        for queue in {*queues, *declared_queues}:
             plans += queue_plans(names, queue, shape)
         topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
         of_schedule = schedule_partitions(names, topics)
@@ -122,8 +125,11 @@ def open_worker_backend(
             return ShareDelivery(client, sources, events, publisher, names, find_suspects)
 
         connect_error = partial(last_connect_error, client)
-        member = ScheduleOwners(client, names, settings, clock, of_results) if schedule else None
-        if member is None:
+        member: ScheduleOwners | None = None
+        if schedule:
+            commands = [] if declared is None else declared.commands(of_schedule)
+            member = ScheduleOwners(client, names, settings, clock, of_results, commands)
+        else:
             ScheduleWatch(client, names.commands).start()  # the client closes it
         side = WorkerBackend(
             open_delivery, of_results, of_schedule, control.watch, snapshots, connect_error, backlogs, member
@@ -140,6 +146,7 @@ def open_schedule_member(
     shape: TopicDefaults,
     clock: BrokerTimeEstimate,
     loop: Any,
+    declared: DeclaredEntries,
 ) -> tuple[ScheduleMember, KafkaClient]:
     """Connect, see to the topics of the schedule, and that transactions work. Blocks, driving ``loop``. The client is
     handed back for its owner to close. Errors are the clients' own."""
@@ -153,12 +160,15 @@ def open_schedule_member(
 
         administration = Administration(client, wait, settings.request_timeout)
         plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
+        for queue in declared.queues:
+            plans += queue_plans(names, queue, shape)
         topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
-        schedule_partitions(names, topics)
+        commands = declared.commands(schedule_partitions(names, topics))
         check_schedule(client, names, settings)
         publisher = KafkaPublisher(client, settings, clock)
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
-        return ScheduleOwners(client, names, settings, clock, topics[names.results].partitions), client
+        of_results = topics[names.results].partitions
+        return ScheduleOwners(client, names, settings, clock, of_results, commands), client
     except BaseException:
         client.close()
         raise
