@@ -151,6 +151,9 @@ class JobHandle(Generic[R]):
         """
         timeout = optional_timeout("timeout", timeout)
         self.raise_if_not_sent()
+        due_ms = time_of(self.id)
+        if self._sent is not None and not self._sent.is_done and due_ms > self.backend.clock.now_ms():
+            return as_datetime(due_ms)
         record = self._find(timeout)
         if self._is_for_owner(record):
             record = run(self._looking(record, timeout))
