@@ -5,8 +5,8 @@ Partitions are those of ``APP.commands``. The last record of a key holds. Of a j
 
     schedule-place                               value
     WAITING due announced generation expires     payload; further headers: schedule-queue,
-                                                 schedule-key, the job's own
-    LEASED  due announced generation expires     the same: it runs, and is due when its lease ends
+            since                                schedule-key, the job's own
+    LEASED  the same                             the same: it runs, and is due when its lease ends
     ENDED   announced generation STATE           JSON, the value of its last state record
     SENT    announced at generation attempt      empty: it was written to its queue before it was announced for
     MOVED   at generation                        null: it was written to its queue
@@ -14,7 +14,8 @@ Partitions are those of ``APP.commands``. The last record of a key holds. Of a j
 ``due``, ``announced``, ``at``: ms since the epoch by the broker's clock; ``expires``: the same, or ``-``.
 ``announced`` is where readers look for the job's states (:mod:`kafka.tasks.results.lookup`): the time in its id, or the
 one in its last state record. What happens to the job earlier is remembered as ENDED or SENT and written to the results
-topics at that time.
+topics at that time. ``since``: of a job that was in its queue before that time, when it was written there first; 0: it
+was not. ``announced`` of LEASED: 0 when readers know.
 
 MOVED is a tombstone that says more than that the key is gone: as long as compaction has not removed it
 (``delete.retention.ms``), a second PUT of the same generation is known to be one, and writes no second job.
@@ -46,7 +47,7 @@ MOVED: Final = "MOVED"
 ENTRY_PREFIX: Final = "entry:"
 DECLARED_KEY: Final = "declared"
 
-_WORDS: Final = {WAITING: 4, LEASED: 4, ENDED: 3, SENT: 4, MOVED: 2}
+_WORDS: Final = {WAITING: 5, LEASED: 5, ENDED: 3, SENT: 4, MOVED: 2}
 _STATES: Final = frozenset(state.name for state in READY)
 
 
@@ -60,7 +61,7 @@ class ScheduleRecord(NamedTuple):
 
 class JobPlace(NamedTuple):
     """Where a job is in the schedule, without its payload. ``at_ms``: due, or when it was moved. ``state``: of ENDED;
-    ``attempt``: of SENT.
+    ``attempt``: of SENT; ``since_ms``: of WAITING and LEASED.
     """
 
     kind: str
@@ -71,13 +72,15 @@ class JobPlace(NamedTuple):
     expires_ms: int | None = None
     state: str = ""
     attempt: int = 1
+    since_ms: int = 0
 
 
 def encode_waiting(place: JobPlace, job: StoredJob) -> ScheduleRecord:
     """The record of WAITING or LEASED."""
     expires = b"-" if place.expires_ms is None else b"%d" % place.expires_ms
-    numbers = b"%d %d %d " % (place.at_ms, place.announced_ms, place.generation)
-    headers: list[Header] = [(PLACE, place.kind.encode() + b" " + numbers + expires), (QUEUE, job.queue.encode())]
+    words = (place.kind.encode(), place.at_ms, place.announced_ms, place.generation, expires, place.since_ms)
+    headers: list[Header] = [(PLACE, b"%b %d %d %d %b %d" % words)]
+    headers.append((QUEUE, job.queue.encode()))
     if job.key is not None:
         headers.append((JOB_KEY, job.key))
     headers.extend(job.headers)
@@ -120,7 +123,9 @@ def decode_place(key: bytes | None, headers: Sequence[Header]) -> JobPlace | Non
             raise ValueError
         if kind in (WAITING, LEASED):
             expires_ms = None if words[3] == "-" else _number(words[3])
-            return JobPlace(kind, job_id, _number(words[0]), _number(words[1]), _number(words[2]), expires_ms)
+            since_ms = _number(words[4])
+            at_ms, announced_ms, generation = map(_number, words[:3])
+            return JobPlace(kind, job_id, at_ms, announced_ms, generation, expires_ms, since_ms=since_ms)
         if kind == MOVED:
             at_ms = _number(words[0])
             return JobPlace(kind, job_id, at_ms, at_ms, _number(words[1]))

@@ -14,15 +14,18 @@ It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.backends.kafka
 A job of the schedule is in one of these places (:mod:`kafka.tasks.format.schedule`)::
 
     PUT ----> WAITING --due--------------> MOVED      (written to APP.QUEUE.due)
-                |  |  '--due, announced--> SENT ------announced--> gone    (a state record says when it was written)
-                |  '-- expired, cancelled: ENDED -----announced--> gone    (REVOKED is written, then and again)
+                |  |  '--due, announced--> SENT ------announced--> MOVED   (a state record says when it was written)
+                |  '-- expired, cancelled: ENDED -----announced--> MOVED   (REVOKED is written, then and again)
                 '----- the same, was announced for now or earlier: MOVED
-    LEASE --> LEASED --due (its worker is lost)--> MOVED
-                '-- END ------------------> gone
+    LEASE --> LEASED --due (its worker is lost)--> MOVED, or SENT
+                '-- END ------------------> gone, or SENT
+
+"announced" is a later time at which readers look for the job. Whoever takes a job that is announced for later
+(PUT or LEASE of its next generation) keeps that.
 
 MOVED is forgotten after MOVED_KEPT_S. Few jobs are objects here: those that wait for no more than KEEP_MS, with their
 payloads, as many as fit into MOST_KEPT_BYTES. All others are rows of a :class:`PendingTable`; a row whose time comes
-near becomes an object, and its record is read again.
+near, or that a command is about, becomes an object, and its record is read again.
 
 A round that cannot be committed leaves the machine ahead of the log: throw it away, and restore another one.
 """
@@ -44,7 +47,6 @@ from kafka.tasks.format.commands import (
     MOST_DIGITS,
     OF_JOBS,
     PUT,
-    RENEW,
     RESCHEDULE,
     Command,
     StoredJob,
@@ -62,6 +64,7 @@ from kafka.tasks.format.schedule import (
     WAITING,
     JobPlace,
     ScheduleRecord,
+    decode_detail,
     decode_job,
     decode_place,
     encode_ended,
@@ -80,7 +83,8 @@ KEEP_MS: Final = 60_000
 """A job that waits for longer is a row without a payload."""
 MOST_KEPT: Final = 20_000
 MOST_KEPT_BYTES: Final = 8 * 1024 * 1024
-"""Jobs that are objects, about, and their payloads."""
+"""Jobs that are objects, about, and their payloads. Half as many rows become objects at a time, once half of those are
+left."""
 READ_AHEAD_MS: Final = 2_000
 """Records of jobs are read so long before they are due."""
 MOST_READ: Final = 500
@@ -90,10 +94,9 @@ MOST_ROUND_BYTES: Final = 4 * 1024 * 1024
 
 _KINDS: Final = (WAITING, LEASED, ENDED, SENT, MOVED)
 _KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS, 2)}
-_OF_PLACES: Final = frozenset({CANCEL, RESCHEDULE, LOOK, RENEW, END})
-"""Commands that look at the record of their job."""
 
-_MOVED_KEPT_MS: Final = int(MOVED_KEPT_S * 1000)
+_MOVED_KEPT_MS: Final = int(MOVED_KEPT_S * 1000) + KEEP_MS
+"""Rows are looked at up to KEEP_MS before their time."""
 
 
 PLACES: Final[dict[str, tuple[str, ...]]] = {
@@ -150,6 +153,7 @@ class ScheduleMachine:
         self._near_until_ms = 0  # rows before this time are objects
         self._kept_bytes = 0
         self._unread: set[str] = set()  # objects whose records are to be read before they can be used
+        self._asked: set[str] = set()  # jobs that the next commands are about: objects, whenever they are due
         self._round_bytes = 0
         self._missing_queues: frozenset[str] = frozenset()
         self._records: list[OutgoingRecord] = []
@@ -178,6 +182,8 @@ class ScheduleMachine:
         """When :meth:`advance` has something to do; NEVER_MS when nothing waits."""
         next_ms = self.due_at_ms
         earliest_ms = self._table.earliest_ms
+        if earliest_ms == NEVER_MS or self._has_enough:
+            return min(next_ms, self._entries.next_at_ms)
         promote_ms = max(earliest_ms - KEEP_MS, self._near_until_ms - KEEP_MS // 2)
         return min(next_ms, promote_ms, self._entries.next_at_ms)
 
@@ -191,6 +197,11 @@ class ScheduleMachine:
     def entry_queues(self) -> set[str]:
         """The queues of periodic entries."""
         return self._entries.queues
+
+    @property
+    def _has_enough(self) -> bool:
+        """Whether no row is to become an object now: many are, and one of them comes before the rows."""
+        return len(self._near) >= MOST_KEPT // 4 and self._heap[0][0] <= self._near_until_ms
 
     @property
     def has_round(self) -> bool:
@@ -220,54 +231,63 @@ class ScheduleMachine:
         """Offsets of the records that are to be given to :meth:`load` before these commands are applied, and before
         :meth:`advance`, in their order; those that are gone are to be named to :meth:`unreadable`."""
         offsets: set[int] = set()
-        for command in commands:
-            if command.kind in _OF_PLACES:
-                job_id = command.subject
-                row = self._table.get(job_id)
-                if row is not None and _KINDS[row.kind - 2] != MOVED:
-                    self._to_near(job_id, row)
-                if job_id in self._unread:
-                    offsets.add(self._near[job_id].offset)
+        subjects = {command.subject for command in commands if command.kind in OF_JOBS}
+        for job_id in self._asked - subjects:
+            near = self._near.get(job_id)
+            if near is not None and near.offset >= 0:
+                self._make_room(job_id, near)
+        self._asked = subjects
+        for job_id in subjects:
+            row = self._table.get(job_id)
+            if row is not None and _KINDS[row.kind - 2] != MOVED:
+                self._to_near(job_id, row)
+            if job_id in self._unread:
+                offsets.add(self._near[job_id].offset)
         self._promote(now_ms)
         if self._unread:
             offsets.update(self._near[job_id].offset for job_id in self._soon(now_ms) if job_id in self._unread)
         return sorted(offsets)
 
     def _soon(self, now_ms: int) -> list[str]:
-        """Jobs that are to be looked at soon, MOST_READ at most: the top of the heap."""
+        """Jobs that are to be looked at soon, MOST_READ at most, the earliest first."""
         heap, until_ms = self._heap, now_ms + READ_AHEAD_MS
         soon: list[str] = []
-        places = [0]
-        for place in places:
-            if place < len(heap) and heap[place][0] <= until_ms:
-                soon.append(heap[place][2])
-                places += (2 * place + 1, 2 * place + 2)
-            if len(soon) >= MOST_READ:
-                break
+        tops = [(heap[0], 0)] if heap else []  # of those parts of the heap that were not looked at
+        while tops and tops[0][0][0] <= until_ms and len(soon) < MOST_READ:
+            entry, place = heapq.heappop(tops)
+            soon.append(entry[2])
+            for below in (2 * place + 1, 2 * place + 2):
+                if below < len(heap):
+                    heapq.heappush(tops, (heap[below], below))
         return soon
 
     def load(self, key: bytes | None, value: bytes | None, headers: Sequence[Header], offset: int) -> bool:
-        """Take in a record; those that :meth:`to_read` has not named are ignored. Whether there is room for more."""
+        """Take in a record; those that :meth:`to_read` has not named are ignored. Whether there is room for more.
+        :class:`BadRecord` when it is damaged: name it to :meth:`unreadable`."""
         place = decode_place(key, headers)
         near = None if place is None else self._near.get(place.id)
         if place is not None and near is not None and near.offset == offset and place.id in self._unread:
-            self._unread.discard(place.id)
-            near.place = place
             if place.kind == ENDED:
+                decode_detail(value)
                 near.job = StoredJob("", None, value or b"", [])
             elif place.kind != SENT:
                 near.job = decode_job(value, headers)
+            self._unread.discard(place.id)
+            near.place = place
             self._kept_bytes += 0 if near.job is None else len(near.job.value)
         return self._kept_bytes < 2 * MOST_KEPT_BYTES
 
     def unreadable(self, offset: int, now_ms: int) -> str | None:
-        """The record at this offset, which :meth:`to_read` has named, is gone: its job ends as FAILURE. Returns the
-        job's id."""
+        """The record at this offset, which :meth:`to_read` has named, is gone or damaged: its job ends as FAILURE, if
+        it is not in its queue. Returns the job's id."""
         for job_id in self._unread:
-            if self._near[job_id].offset == offset:
-                generation = self._near[job_id].generation
-                error = ErrorInfo("ScheduleDamaged", f"the job's record in {self._names.schedule} is gone")
-                place = JobPlace(WAITING, job_id, now_ms, now_ms, generation)
+            near = self._near[job_id]
+            if near.offset == offset:
+                if near.kind == SENT:
+                    self._remember(job_id, now_ms, near.generation)
+                    return job_id
+                error = ErrorInfo("ScheduleDamaged", f"the job's record in {self._names.schedule} cannot be read")
+                place = JobPlace(WAITING, job_id, now_ms, near.wake_ms, near.generation)
                 self._end(place, JobState.FAILURE, error_value(error, self._host, now_ms), now_ms)
                 return job_id
         return None
@@ -295,12 +315,7 @@ class ScheduleMachine:
                     self._table.put(job_id, row.wake_ms, offset, row.kind, row.generation)
                 continue
             near.offset = offset
-            if near.wake_ms >= self._near_until_ms or len(self._near) > MOST_KEPT:
-                self._to_table(job_id, near)
-            elif self._kept_bytes > MOST_KEPT_BYTES and near.job is not None:
-                self._kept_bytes -= len(near.job.value)
-                near.job = None
-                self._unread.add(job_id)
+            self._make_room(job_id, near)
         self._taken = []
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -327,7 +342,7 @@ class ScheduleMachine:
         elif kind == LOOK:
             self._look(command, now_ms)
         else:
-            self._change_lease(command)
+            self._change_lease(command, now_ms)
 
     def _put(self, command: Command, now_ms: int) -> None:
         job_id, generation, job = command.subject, command.generation, command.job
@@ -337,9 +352,18 @@ class ScheduleMachine:
             kind, known_generation = known
             if kind == ENDED or known_generation >= generation:
                 return
-        # Its id or its last state record says when it is to start: readers look there.
+        near = self._near.get(job_id)
+        before = None if near is None or near.place is None else self._told(near.place, near.job, now_ms)
+        announced_ms = 0 if before is None or before.announced_ms <= now_ms else before.announced_ms
+        since_ms = 0 if command.kind == PUT else min(command.time_ms, now_ms)
+        if before is not None and announced_ms and (before.kind == SENT or before.since_ms):
+            since_ms = before.at_ms if before.kind == SENT else before.since_ms
         kind = WAITING if command.kind == PUT else LEASED
-        place = JobPlace(kind, job_id, command.due_ms, command.due_ms, generation, command.expires_ms)
+        if kind == WAITING and not announced_ms:
+            announced_ms = command.due_ms  # its id or its last state record says when it starts: readers look there
+        place = JobPlace(
+            kind, job_id, command.due_ms, announced_ms, generation, command.expires_ms, since_ms=since_ms
+        )
         if _wake_ms(place) <= now_ms:
             self._forget(job_id)
             self._fire(place, job, now_ms)
@@ -363,7 +387,8 @@ class ScheduleMachine:
         key, headers = encode_cancelled(job_id, command.is_terminating)
         self._records.append(OutgoingRecord(RecordKind.STATE, self._names.cancelled, b"", key, headers, 0))
         if place is not None and place.kind == LEASED:
-            self._move(place, now_ms)
+            assert near is not None
+            self._move(self._told(place, near.job, now_ms), now_ms)
         self._answer(command, {"waiting": False}, now_ms)
 
     def _reschedule(self, command: Command, now_ms: int) -> None:
@@ -391,20 +416,24 @@ class ScheduleMachine:
                 assert near.job is not None
                 body = {"state": place.state, "due": None, "detail": json.loads(near.job.value or b"{}")}
             else:
-                body = {"state": _SHOWN[place.kind], "due": None if place.kind == LEASED else place.at_ms}
+                body = {"state": _SHOWN[place.kind], "due": place.since_ms if place.kind == LEASED else place.at_ms}
         elif row is not None and _KINDS[row.kind - 2] == MOVED:
             body = {"state": _SHOWN[MOVED], "due": row.wake_ms - _MOVED_KEPT_MS}
         self._answer(command, body, now_ms)
 
-    def _change_lease(self, command: Command) -> None:
+    def _change_lease(self, command: Command, now_ms: int) -> None:
         near = self._near.get(command.subject)
         if near is None or near.kind != LEASED or near.place is None or near.generation != command.generation:
             return
         if command.kind == END:
-            self._forget(command.subject)
-            self._write(command.subject, encode_gone(command.subject))
+            place = self._told(near.place, near.job, now_ms)
+            if place.announced_ms > now_ms:
+                self._move(place, now_ms)
+            else:
+                self._forget(place.id)
+                self._write(place.id, encode_gone(place.id))
         elif near.job is not None:
-            self._store(near.place._replace(at_ms=command.due_ms, announced_ms=command.due_ms), near.job)
+            self._store(near.place._replace(at_ms=command.due_ms), near.job)
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -430,20 +459,26 @@ class ScheduleMachine:
             self._wake(near.place, near.job, now_ms)
         for entry in unread:
             heapq.heappush(heap, entry)
-        return bool(heap) and heap[0][0] <= now_ms
+        return self.next_at_ms <= now_ms
 
     def _wake(self, place: JobPlace, job: StoredJob | None, now_ms: int) -> None:
         """The time of a job's place has come."""
         job_id = place.id
         if place.kind == ENDED:
             assert job is not None
-            self._forget(job_id)
             self._write_state(job_id, JobState[place.state], job.value, now_ms)
-            self._write(job_id, encode_gone(job_id))
+            self._remember(job_id, now_ms, place.generation)
         elif place.kind == SENT:
-            self._forget(job_id)
-            self._write_state(job_id, JobState.QUEUED, b"", now_ms, place.at_ms, place.attempt)
-            self._write(job_id, encode_gone(job_id))
+            self._told(place, None, now_ms)
+            self._remember(job_id, now_ms, place.generation)
+        elif place.kind == LEASED:
+            assert job is not None
+            place = self._told(place, job, now_ms)
+            if now_ms < place.at_ms:
+                self._store(place, job)
+            else:
+                self._forget(job_id)
+                self._fire(place, job, now_ms)
         else:
             assert job is not None
             if now_ms < min(place.at_ms, NEVER_MS if place.expires_ms is None else place.expires_ms):
@@ -479,28 +514,42 @@ class ScheduleMachine:
 
     def _move(self, place: JobPlace, now_ms: int) -> None:
         """The job was written to its queue, or has ended: it is remembered for a while."""
-        job_id, generation = place.id, place.generation
+        if place.announced_ms <= now_ms:
+            self._remember(place.id, now_ms, place.generation)
+            return
+        sent = place._replace(kind=SENT, at_ms=place.since_ms or now_ms)
+        self._forget(place.id)
+        self._write(place.id, encode_sent(sent))
+        self._add_near(sent, None)
+
+    def _remember(self, job_id: str, now_ms: int, generation: int) -> None:
+        """The job is over here: a second PUT of this generation is known for a while."""
         self._forget(job_id)
-        if place.announced_ms > now_ms and place.kind == WAITING:
-            sent = place._replace(kind=SENT, at_ms=now_ms)
-            self._write(job_id, encode_sent(sent))
-            self._add_near(sent, None)
-        else:
-            self._write(job_id, encode_moved(job_id, now_ms, generation))
-            self._table.put(job_id, now_ms + _MOVED_KEPT_MS, 0, _KIND_NUMBERS[MOVED], generation)
+        self._write(job_id, encode_moved(job_id, now_ms, generation))
+        self._table.put(job_id, now_ms + _MOVED_KEPT_MS, 0, _KIND_NUMBERS[MOVED], generation)
+
+    def _told(self, place: JobPlace, job: StoredJob | None, now_ms: int) -> JobPlace:
+        """A job's place. When it was written to its queue before a time that it was announced for, and that time has
+        come, readers are told."""
+        if place.kind not in (SENT, LEASED) or not 0 < place.announced_ms <= now_ms:
+            return place
+        since_ms, attempt = place.at_ms, place.attempt
+        if place.kind == LEASED:
+            since_ms, attempt = place.since_ms, 1 if job is None else _attempt(job.headers)
+        self._write_state(place.id, JobState.QUEUED, b"", now_ms, since_ms, attempt)
+        return place._replace(announced_ms=0)
 
     def _end(self, place: JobPlace, state: JobState, value: bytes, now_ms: int) -> None:
         """A job that waits has ended. Readers who look for it later find it where it was announced."""
         job_id = place.id
         self._write_state(job_id, state, value, now_ms)
+        if place.announced_ms <= now_ms:
+            self._remember(job_id, now_ms, place.generation)
+            return
         self._forget(job_id)
-        if place.announced_ms > now_ms:
-            ended = JobPlace(ENDED, job_id, place.announced_ms, place.announced_ms, place.generation, state=state.name)
-            self._write(job_id, encode_ended(ended, value))
-            self._add_near(ended, StoredJob("", None, value, []))
-        else:
-            self._write(job_id, encode_moved(job_id, now_ms, place.generation))
-            self._table.put(job_id, now_ms + _MOVED_KEPT_MS, 0, _KIND_NUMBERS[MOVED], place.generation)
+        ended = JobPlace(ENDED, job_id, place.announced_ms, place.announced_ms, place.generation, state=state.name)
+        self._write(job_id, encode_ended(ended, value))
+        self._add_near(ended, StoredJob("", None, value, []))
 
     def _announce(self, place: JobPlace, job: StoredJob, now_ms: int) -> JobPlace:
         """Say to readers that the job is to start at its present time."""
@@ -540,36 +589,50 @@ class ScheduleMachine:
         self._table.put(job_id, near.wake_ms, near.offset, _KIND_NUMBERS[near.kind], near.generation)
         self._near_until_ms = min(self._near_until_ms, near.wake_ms)
 
+    def _make_room(self, job_id: str, near: _NearJob) -> None:
+        """Keep no more of a job than there is room for; its record is in the log."""
+        if near.wake_ms >= self._near_until_ms or len(self._near) > MOST_KEPT:
+            self._to_table(job_id, near)
+        elif self._kept_bytes > MOST_KEPT_BYTES and near.job is not None:
+            self._kept_bytes -= len(near.job.value)
+            near.job = None
+            self._unread.add(job_id)
+
     def _forget(self, job_id: str) -> None:
         near = self._near.pop(job_id, None)
         self._unread.discard(job_id)
         if near is None:
             self._table.remove(job_id)
-        elif near.job is not None:
+            return
+        if near.job is not None:
             self._kept_bytes -= len(near.job.value)
+        if not self._near:
+            self._heap.clear()
 
     def _promote(self, now_ms: int) -> None:
-        """Make objects of the rows whose time is near; the first MOST_KEPT of them, if they are more."""
+        """Make objects of the rows whose time is near, of the earliest if they are many."""
         until_ms = now_ms + KEEP_MS
         if self._near_until_ms > now_ms + KEEP_MS // 2:
             return
         if self._table.earliest_ms >= until_ms:
             self._near_until_ms = until_ms
             return
-        if len(self._near) >= MOST_KEPT // 2 and self._near_until_ms > now_ms + READ_AHEAD_MS:
+        if self._has_enough:
             return
-        rows = []
-        for wake_ms, job_id in self._table.due(until_ms):
+        if len(self._near) >= MOST_KEPT // 4:  # all of them come after some of the rows
+            for job_id, near in list(self._near.items()):
+                if near.offset >= 0 and job_id not in self._asked:
+                    self._to_table(job_id, near)
+        most = MOST_KEPT // 2
+        found = self._table.due(until_ms, most)
+        for _, job_id in found:
             row = self._table.get(job_id)
             assert row is not None
             if _KINDS[row.kind - 2] == MOVED:
                 self._table.remove(job_id)
             else:
-                rows.append((wake_ms, job_id, row))
-        rows.sort(key=lambda each: each[0])
-        for _, job_id, row in rows[:MOST_KEPT]:
-            self._to_near(job_id, row)
-        self._near_until_ms = rows[MOST_KEPT][0] if len(rows) > MOST_KEPT else until_ms
+                self._to_near(job_id, row)
+        self._near_until_ms = until_ms if len(found) < most else max(wake_ms for wake_ms, _ in found)
 
     # -- records ------------------------------------------------------------------------------------------------------
 
@@ -619,7 +682,9 @@ _SHOWN: Final = {WAITING: "SCHEDULED", LEASED: "STARTED", SENT: "QUEUED", MOVED:
 
 def _wake_ms(place: JobPlace) -> int:
     """When something is to be done about a job."""
-    if place.kind in (WAITING, LEASED):
+    if place.kind == LEASED:  # it runs: it cannot expire
+        return min(place.at_ms, place.announced_ms or NEVER_MS)
+    if place.kind == WAITING:
         wake_ms = place.at_ms if place.expires_ms is None else min(place.at_ms, place.expires_ms)
         return min(wake_ms, place.announced_ms)
     return place.announced_ms

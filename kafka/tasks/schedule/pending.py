@@ -13,6 +13,7 @@ a few thousand rows at a time. No row is in any order: what is due next is found
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
 SEGMENTS: Final = 256
@@ -98,6 +99,8 @@ class _Segment:
         self.tag[slot] = REMOVED
         self.wake[slot] = NEVER_MS
         self.count -= 1
+        if not self.count:
+            self.earliest_ms = NEVER_MS
 
     def resized(self) -> _Segment:
         """The same jobs with as much room again."""
@@ -159,16 +162,28 @@ class PendingTable:
         """Jobs of a kind; looks at all rows."""
         return sum(tag & 7 == kind for segment in self._segments for tag in segment.tag)
 
-    def due(self, before_ms: int) -> list[tuple[int, str]]:
-        """The jobs to look at before this time, with that time, in no order."""
-        found: list[tuple[int, str]] = []
+    def due(self, before_ms: int, most: int = NEVER_MS) -> list[tuple[int, str]]:
+        """The jobs to look at before this time, with that time, in no order; the earliest ``most`` of them."""
+        slots_of: list[tuple[_Segment, list[int]]] = []
         for segment in self._segments:
-            if segment.earliest_ms >= before_ms:
-                continue
-            wakes, highs, lows = segment.wake, segment.high, segment.low
-            slots = [slot for slot, wake_ms in enumerate(wakes) if wake_ms < before_ms]
-            found += [(wakes[slot], f"{highs[slot]:016x}{lows[slot]:016x}") for slot in slots]
-            segment.earliest_ms = min(wakes, default=NEVER_MS)
+            if segment.earliest_ms < before_ms:
+                slots = [slot for slot, wake_ms in enumerate(segment.wake) if wake_ms < before_ms]
+                slots_of.append((segment, slots))
+                segment.earliest_ms = min(segment.wake)
+        last_count = 0  # jobs of the time before_ms that are taken as well
+        if sum(len(slots) for _, slots in slots_of) > most:
+            times = sorted(segment.wake[slot] for segment, slots in slots_of for slot in slots)
+            before_ms = times[most]
+            last_count = most - bisect_left(times, before_ms)
+        found: list[tuple[int, str]] = []
+        for segment, slots in slots_of:
+            for slot in slots:
+                wake_ms = segment.wake[slot]
+                if wake_ms == before_ms and last_count:
+                    last_count -= 1
+                elif wake_ms >= before_ms:
+                    continue
+                found.append((wake_ms, f"{segment.high[slot]:016x}{segment.low[slot]:016x}"))
         return found
 
     @property

@@ -48,9 +48,9 @@ jobs = st.builds(
 )
 
 RECORDS: list[tuple[ScheduleRecord, bytes, bytes | None]] = [
-    (encode_waiting(JobPlace(WAITING, ID, 5, 4, 3, 9), JOB), b"WAITING 5 4 3 9", b"payload"),
-    (encode_waiting(JobPlace(WAITING, ID, 5, 4, 3), JOB), b"WAITING 5 4 3 -", b"payload"),
-    (encode_waiting(JobPlace(LEASED, ID, 5, 4, 3), JOB), b"LEASED 5 4 3 -", b"payload"),
+    (encode_waiting(JobPlace(WAITING, ID, 5, 4, 3, 9), JOB), b"WAITING 5 4 3 9 0", b"payload"),
+    (encode_waiting(JobPlace(WAITING, ID, 5, 4, 3), JOB), b"WAITING 5 4 3 - 0", b"payload"),
+    (encode_waiting(JobPlace(LEASED, ID, 5, 4, 3, since_ms=2), JOB), b"LEASED 5 4 3 - 2", b"payload"),
     (encode_ended(JobPlace(ENDED, ID, 5, 5, 3, state="REVOKED"), b"{}"), b"ENDED 5 3 REVOKED", b"{}"),
     (encode_sent(JobPlace(SENT, ID, 4, 5, 3, attempt=2)), b"SENT 5 4 3 2", b""),
     (encode_moved(ID, 5, 3), b"MOVED 5 3", None),
@@ -83,7 +83,8 @@ def test_what_is_moved_or_gone_is_a_tombstone() -> None:
 def test_a_job_that_waits_or_runs_comes_back(
     kind: str, at_ms: int, announced_ms: int, generation: int, expires_ms: int | None, job: StoredJob
 ) -> None:
-    place = JobPlace(kind, ID, at_ms, announced_ms, generation, expires_ms)
+    since_ms = announced_ms
+    place = JobPlace(kind, ID, at_ms, announced_ms, generation, expires_ms, since_ms=since_ms)
     record = encode_waiting(place, job)
     assert decode_place(record.key, record.headers) == place
     assert decode_job(record.value, record.headers) == job
@@ -107,11 +108,12 @@ def _placed(record: ScheduleRecord) -> tuple[bytes, list[Header]]:
 @pytest.mark.parametrize(
     "place",
     [
-        None, b"", b"WAITING", b"WAITING 1 2 3", b"WAITING 1 2 3 4 5", b"WAITING 1 2 3 x", b"WAITING 1 2 3 ",
-        b"WAITING -1 2 3 -", b"WAITING +1 2 3 -", b"WAITING 1_0 2 3 -", b"WAITING 1.0 2 3 -", b"WAITING 1  3 -",
-        b"WAITING " + b"9" * 19 + b" 2 3 -", b"WAITING 1 2 " + b"9" * 5000 + b" -", b"waiting 1 2 3 -",
-        "WAITING \u0661 2 3 -".encode(), b"LEASED 1 2 3", b"MOVED 1", b"MOVED 1 2 3", b"MOVED 1 -", b"SENT 1 2 3",
-        b"SENT 1 2 3 -", b"ENDED 1 REVOKED", b"ENDED 1 2 3", b"ENDED 1 2 STARTED", b"ENDED 1 2 \xff", b"\xff\xfe",
+        None, b"", b"WAITING", b"WAITING 1 2 3", b"WAITING 1 2 3 4 5 6", b"WAITING 1 2 3 x 0", b"WAITING 1 2 3  0",
+        b"WAITING -1 2 3 - 0", b"WAITING +1 2 3 - 0", b"WAITING 1_0 2 3 - 0", b"WAITING 1.0 2 3 - 0",
+        b"WAITING 1  3 - 0",
+        b"WAITING " + b"9" * 19 + b" 2 3 - 0", b"WAITING 1 2 " + b"9" * 5000 + b" - 0", b"waiting 1 2 3 - 0",
+        "WAITING \u0661 2 3 - 0".encode(), b"LEASED 1 2 3 -", b"MOVED 1", b"MOVED 1 2 3", b"MOVED 1 -", b"SENT 1 2 3",
+        b"SENT 1 2 3 - 0", b"ENDED 1 REVOKED", b"ENDED 1 2 3", b"ENDED 1 2 STARTED", b"ENDED 1 2 \xff", b"\xff\xfe",
         b"LATER 1 2",
     ],
 )  # fmt: skip
