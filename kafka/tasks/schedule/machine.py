@@ -309,13 +309,9 @@ class ScheduleMachine:
         """The last round is committed; ``offsets`` are those of its ``stored`` records."""
         for (_, job_id), offset in zip(self._taken, offsets, strict=True):
             near = self._near.get(job_id)
-            if near is None:
-                row = self._table.get(job_id)
-                if row is not None:
-                    self._table.put(job_id, row.wake_ms, offset, row.kind, row.generation)
-                continue
-            near.offset = offset
-            self._make_room(job_id, near)
+            if near is not None:  # else it is moved or gone, and never read again
+                near.offset = offset
+                self._make_room(job_id, near)
         self._taken = []
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -365,10 +361,12 @@ class ScheduleMachine:
             kind, job_id, command.due_ms, announced_ms, generation, command.expires_ms, since_ms=since_ms
         )
         if _wake_ms(place) <= now_ms:
-            self._forget(job_id)
             self._fire(place, job, now_ms)
-        else:
+        elif known is not None:
             self._store(place, job)
+        else:
+            self._write(job_id, encode_waiting(place, job))
+            self._add_near(place, job)
 
     def _cancel(self, command: Command, now_ms: int) -> None:
         job_id = command.subject
@@ -400,7 +398,6 @@ class ScheduleMachine:
         if place.announced_ms <= now_ms:
             place = self._announce(place, job, now_ms)
         if _wake_ms(place) <= now_ms:
-            self._forget(place.id)
             self._fire(place, job, now_ms)
         else:
             self._store(place, job)
@@ -477,18 +474,16 @@ class ScheduleMachine:
             if now_ms < place.at_ms:
                 self._store(place, job)
             else:
-                self._forget(job_id)
                 self._fire(place, job, now_ms)
         else:
             assert job is not None
             if now_ms < min(place.at_ms, NEVER_MS if place.expires_ms is None else place.expires_ms):
                 self._store(self._announce(place, job, now_ms), job)  # readers are told where to look next
             else:
-                self._forget(job_id)
                 self._fire(place, job, now_ms)
 
     def _fire(self, place: JobPlace, job: StoredJob, now_ms: int) -> None:
-        """A job is due, or has expired. It is not among those that are known."""
+        """A job is due, or has expired."""
         if place.expires_ms is not None and now_ms >= place.expires_ms:
             self._end(place, JobState.REVOKED, reason_value("expired while it waited", self._host), now_ms)
             return

@@ -189,4 +189,4 @@ class PendingTable:
     @property
     def earliest_ms(self) -> int:
         """No job is to be looked at before this time; NEVER_MS when there is none."""
-        return min(segment.earliest_ms for segment in self._segments)
+        return min([segment.earliest_ms for segment in self._segments])
