@@ -157,7 +157,7 @@ class WaitForEnd:
         return record
 
 
-Dialogue: TypeAlias = "Generator[Blocking | WaitForEnd, Any, T]"
+Dialogue: TypeAlias = Generator[Blocking | WaitForEnd, Any, T]
 
 
 def run(dialogue: Dialogue[T]) -> T:

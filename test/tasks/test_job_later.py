@@ -224,7 +224,16 @@ def test_who_waits_asks_the_owner_again_and_less_and_less_often(
     backend: FakeBackend, owner: Owner, job: JobHandle[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_module, "LOOK_AGAIN_S", 0.001)
+    monkeypatch.setattr(job_module, "MOST_LOOK_AGAIN_S", 0.003)
     owner.answers[LOOK] = {"state": "SCHEDULED", "due": time_of(job.id)}
+    waits: list[float | None] = []
+    wait = JobHandle._wait
+
+    def note(handle: JobHandle[int], timeout: float | None, *more: Any) -> Any:
+        waits.append(timeout)
+        return wait(handle, timeout, *more)
+
+    monkeypatch.setattr(JobHandle, "_wait", note)
 
     def on_command(command: Command) -> None:
         if len(owner.asked) == 4:
@@ -234,6 +243,7 @@ def test_who_waits_asks_the_owner_again_and_less_and_less_often(
     with pytest.raises(JobRevoked):
         job.result()
     assert owner.kinds == [LOOK] * 4
+    assert waits == [None, 0.001, None, 0.002, None, 0.003, None]
     assert not any(backend.waiters.values())
 
 

@@ -194,6 +194,12 @@ def test_a_job_that_was_sent_early_is_read_from_that_time_on_in_both_topics() ->
     ]
     log.topics[True] = [late(S.SUCCESS, T + 3 * HOUR, 0, attempt=2)]
     assert run(log) == log.topics[True][0]
+    asked = [(want.late, want.time_ms) for want in log.wants if isinstance(want, FetchOffsetAt)]
+    assert asked == [(False, T - 60_000), (False, sent - 5_000), (True, T + 3 * HOUR - 5_000)]
+    log.wants.clear()
+    log.topics[False][0] = StateRecord(ID, S.STARTED, time_ms=sent + 1, offset=0)
+    run(log)
+    assert FetchOffsetAt(True, 5, T - 60_000) in log.wants, "the late topic has nothing of it before"
     log.topics[False][0] = StateRecord(ID, S.FAILURE, time_ms=sent + 1, offset=0)
     assert run(log) == log.topics[False][0]
 

@@ -513,7 +513,9 @@ def test_a_job_that_was_sent_early_is_found_by_the_record_that_says_when(topics:
     for each in (job_id, other):
         topics.append(each, S.QUEUED, due_ms=sent_ms)
     assert topics.reader.find(other) == other_end
+    scan = topics.reader._log._scan
     assert topics.reader.find(job_id) == expected
+    assert topics.reader._log._scan is scan, "that of the minutes of their ids"
 
 
 def test_what_the_owner_has_told_ends_the_waiting_and_holds(topics: Topics) -> None:
