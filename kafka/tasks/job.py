@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
-from kafka.errors import IllegalArgumentError
+from kafka.errors import IllegalArgumentError, KafkaError
 from kafka.tasks.apps import find_app
 from kafka.tasks.backends.base import Backend, RecordFuture
 from kafka.tasks.deadline import Deadline
@@ -256,20 +256,21 @@ class JobHandle(Generic[R]):
 
     def _ended(self, timeout: float | None) -> StateRecord | None:
         """The job's final record, or what is known of it when the time is up."""
-        return run(self._ending(timeout))
+        deadline = Deadline(timeout)
+        record = self._wait(timeout, self._is_worth_a_question).run()
+        return record if is_final(record) else run(self._ending(record, deadline))
 
     async def _ended_async(self, timeout: float | None) -> StateRecord | None:
         """The same for a coroutine."""
-        return await run_async(self._ending(timeout))
+        deadline = Deadline(timeout)
+        record = await self._wait(timeout, self._is_worth_a_question).run_async()
+        return record if is_final(record) else await run_async(self._ending(record, deadline))
 
-    def _ending(self, timeout: float | None) -> Dialogue[StateRecord | None]:
-        """The dialogue of :meth:`_ended`. Where the log cannot say yet what has become of the job, the owner is asked,
-        and again while that is so: another process may cancel the job."""
-        deadline, pause_s = Deadline(timeout), LOOK_AGAIN_S
-        while True:
-            record: StateRecord | None = yield self._wait(deadline.left_s(), self._is_worth_a_question)
-            if not self._is_worth_a_question(record) or (timeout and deadline.left_s() == 0):
-                return record
+    def _ending(self, record: StateRecord | None, deadline: Deadline) -> Dialogue[StateRecord | None]:
+        """The dialogue of :meth:`_ended` from its first record on. Where the log cannot say yet what has become of the
+        job, the owner is asked, and again while that is so: another process may cancel the job."""
+        pause_s = LOOK_AGAIN_S
+        while self._is_worth_a_question(record) and (deadline.left_s() != 0 or deadline.timeout_s == 0):
             looked = yield from self._looking(record, deadline.left_s())
             if is_final(looked) or (looked is None and self._is_old):
                 return looked
@@ -278,6 +279,8 @@ class JobHandle(Generic[R]):
             if is_final(record) or deadline.left_s() == 0:
                 return looked if record is None else record
             pause_s = min(2 * pause_s, MOST_LOOK_AGAIN_S)
+            record = yield self._wait(deadline.left_s(), self._is_worth_a_question)
+        return record
 
     def _wait(
         self, timeout: float | None, is_enough: Callable[[StateRecord | None], bool] = lambda record: False
@@ -286,11 +289,12 @@ class JobHandle(Generic[R]):
 
     def _looking(self, record: StateRecord | None, timeout: float | None) -> Dialogue[StateRecord | None]:
         """The dialogue that asks the owner where the job is; returns what is known then. ``record``: what the log says.
-        Without an answer within :data:`LOOK_S`, or ``timeout`` if that is less, this is that."""
+        Without an answer within :data:`LOOK_S`, or ``timeout`` if that is less, this is that; also where the owner
+        cannot be asked, since the topics of the schedule do not exist, or are not for this client."""
         seconds = min(LOOK_S, time_to_answer(timeout) or LOOK_S)
         try:
             answer = yield from asking(self.backend, LOOK, self.id, seconds)
-        except JobTimeout:
+        except KafkaError:
             if record is None and self._announced_ms(None) > self.backend.clock.now_ms():
                 return StateRecord(self.id, JobState.SCHEDULED, due_ms=time_of(self.id))
             return record

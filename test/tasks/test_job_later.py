@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafka.errors import IllegalArgumentError
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError, TopicAuthorizationFailedError
 from kafka.tasks import App, CancelResult, JobHandle, JobRevoked, JobState, JobTimeout, JobUnknown, Task
 from kafka.tasks import job as job_module
 from kafka.tasks import waiting as waiting_module
@@ -272,6 +272,21 @@ def test_an_old_id_that_the_owner_knows_nothing_of_has_expired(app: App, backend
         with pytest.raises(JobUnknown, match="its result has expired, or it never had one"):
             app.job(old_id(backend)).result()
     assert not any(backend.waiters.values())
+
+
+@pytest.mark.parametrize("error", [KafkaConfigurationError("no topic"), TopicAuthorizationFailedError("shop.commands")])
+def test_who_cannot_ask_the_owner_has_what_the_log_says(
+    app: App, backend: FakeBackend, job: JobHandle[int], error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> int:
+        raise error
+
+    monkeypatch.setattr(backend, "schedule_partitions", fail)
+    assert app.job(job.id).status() is JobState.SCHEDULED
+    with pytest.raises(JobUnknown):
+        app.job(old_id(backend)).result()
+    with pytest.raises(type(error)):
+        job.cancel()
 
 
 def test_an_old_id_of_a_job_that_still_waits_has_not_expired(app: App, backend: FakeBackend, owner: Owner) -> None:
