@@ -291,6 +291,14 @@ def test_a_cancelled_job_is_known_when_it_was_to_start_and_for_ten_minutes(bench
     assert bench.round(put(SOON, NOW)) == []
 
 
+def test_no_later_attempt_of_a_cancelled_job_is_taken(bench: Bench) -> None:
+    """The worker of an earlier attempt asks for it that was thought to be lost."""
+    bench.round(put(LATER, NOW + HOUR))
+    bench.round(cancel(LATER))
+    assert bench.round(put(LATER, NOW, generation=2)) == []
+    assert bench.at(NOW + HOUR) == [("results", LATER, "REVOKED", None, CANCELLED)]
+
+
 @pytest.mark.parametrize("is_terminating", [False, True])
 def test_workers_are_told_of_a_cancelled_job_that_does_not_wait(bench: Bench, is_terminating: bool) -> None:
     headers = {"terminate": b"1"} if is_terminating else {}
@@ -342,6 +350,18 @@ def test_a_job_that_starts_earlier_than_it_was_announced_for_says_so_then(bench:
     assert bench.round(put(LATER, NOW)) == [], "it is known for ten minutes more"
     assert bench.at(NOW + 2 * HOUR) == []
     assert len(bench.machine) == 0
+
+
+def test_a_job_that_is_due_and_still_waits_can_be_put_off(bench: Bench) -> None:
+    """Its owner was down when it was to start. Readers have looked for it: they are told at once."""
+    bench.round(put(SOON, NOW + 10 * SECOND))
+    bench.now = NOW + 20 * SECOND
+    assert bench.round(reschedule(SOON, NOW + HOUR)) == [
+        ("results", SOON, "SCHEDULED", NOW + HOUR, None),
+        answer({"rescheduled": True, "due": NOW + HOUR}),
+    ]
+    assert bench.at(NOW + HOUR - 1) == []
+    assert bench.at(NOW + HOUR) == [job_of(SOON)]
 
 
 def test_a_job_that_is_rescheduled_for_the_past_starts_at_once(bench: Bench) -> None:

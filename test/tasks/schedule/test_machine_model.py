@@ -251,7 +251,7 @@ def simulate(rng: random.Random, command_count: int) -> World:
                                               delay())),
         (20, lambda: world.wait(pick(WAITS[:-1]))),
         (1, lambda: world.wait(WAITS[-1])),
-        (1, lambda: world.stand_still(pick(DOWN[:-1]))),
+        (4, lambda: world.stand_still(pick(DOWN[:-1]))),
         (20, world.step),
         (1, lambda: actions.miss(frozenset(pick(((), ("gone",)))))),
         (4, world.compact),
