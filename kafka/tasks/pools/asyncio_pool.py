@@ -4,8 +4,9 @@ The thread is not the worker's, so a coroutine that blocks stops the other corou
 nor the worker's stop. A task that is a plain function runs in a thread of its own, so that an app may mix both; there
 its limits are weaker than in the pool ``threads``, which is the one for such tasks.
 
-* Soft limit, and the worker's stop: ``asyncio.Task.cancel()``. The coroutine sees ``CancelledError`` where it waits and
-  may clean up; let out, it is a failure with ``SoftTimeLimit``. A plain function sees ``ctx.cancelled``.
+* Soft limit, the worker's stop, and the end of a cancelled job: ``asyncio.Task.cancel()``. The coroutine sees
+  ``CancelledError`` where it waits and may clean up; let out, it is a failure with ``SoftTimeLimit``. A plain function
+  sees ``ctx.cancelled``.
 * Hard limit: the worker sees the job end at once, and its slot is free; the coroutine is cancelled once more, and what
   it still does is dropped. Best effort, as a coroutine that never waits, or waits for more in its ``finally``, goes on.
 
@@ -101,6 +102,11 @@ class AsyncioPool(OffLoopPool):
             self._limited.pop(job, None)
         self._busy -= len(jobs)
         return jobs
+
+    def terminate(self, job: Job) -> None:
+        run = self._running.get(job)
+        if run is not None:
+            self._loop.call_soon_threadsafe(run.limit)
 
     def interrupt(self) -> None:
         for job, run in list(self._running.items()):

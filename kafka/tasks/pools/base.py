@@ -101,6 +101,11 @@ class Pool(Protocol):
     def cancel(self, job: Job) -> None:
         """The result of this run will not be used (:meth:`Job.cancel` was called): inform its task."""
 
+    def terminate(self, job: Job) -> None:
+        """End this run, after :meth:`cancel`, as far as that can be: pools of processes kill its child as at a hard
+        limit, and ``asyncio`` cancels the coroutine. No effect when it does not run any more.
+        """
+
     def interrupt(self) -> None:
         """Ask running jobs to end: ``cancelled`` is set, :class:`SoftTimeLimit` raised where that is possible."""
 
@@ -156,6 +161,9 @@ class SimplePool:
 
     def cancel(self, job: Job) -> None:
         """The task reads ``job.cancelled`` itself."""
+
+    def terminate(self, job: Job) -> None:
+        """No thread can be ended: the task reads ``job.cancelled`` itself."""
 
     def grow(self, count: int = 1) -> None:
         """The number of slots is fixed."""

@@ -25,8 +25,8 @@ from kafka.tasks.pools.base import ChildSnapshot, Finished, Wake
 from kafka.tasks.pools.ipc.processes import JobDone, JobStarted, Launcher
 from kafka.tasks.pools.limits import StartedJob, timeout_outcome
 from kafka.tasks.pools.parent.autoscaler import Autoscaler, PoolLoad
-from kafka.tasks.pools.parent.child_process import ChildProcess
-from kafka.tasks.pools.parent.exit_reasons import ChildExit
+from kafka.tasks.pools.parent.child_process import ChildProcess, ChildStage
+from kafka.tasks.pools.parent.exit_reasons import TERM, ChildExit, KillReason
 from kafka.tasks.pools.parent.memory import OomCounter, ProcessSample, sample_process
 from kafka.tasks.pools.parent.pool_shutdown import poll_once, stop_children
 from kafka.tasks.pools.parent.stacks import StackDumper
@@ -209,6 +209,18 @@ class PreforkPool:
             self._logged_deferred.discard(job)
             self._done.append((job, LockLost()))
             self._wake_worker()
+
+    def terminate(self, job: Job) -> None:
+        supervision = self.supervision
+        for child in list(supervision.children.values()):
+            if not any(each is job for each in child.jobs.values()):
+                continue
+            supervision.read_messages(child)  # it may have ended, or be about to begin after one that has
+            for seq, each in child.jobs.items():
+                if each is job and child.stage is not ChildStage.KILLING:
+                    supervision.kill(child, KillReason("cancelled", f"{job} was cancelled", seq), TERM)
+                    break
+            return
 
     def abandon(self) -> list[Job]:
         self.supervision.abandon()
@@ -410,7 +422,7 @@ class PreforkPool:
         if self._is_per_job and child.sampled_at < running.started_at:
             rss_bytes = None  # that was the process of another job, or the child's own
         killed_seq = 0 if child.kill_reason is None else child.kill_reason.seq
-        its_fault = running.seq == killed_seq or death.cause not in ("time", "memory", "stopped")
+        its_fault = running.seq == killed_seq or death.cause not in ("time", "memory", "stopped", "cancelled")
         is_time = death.cause == "time" and its_fault
         detail = f"process {child.pid}{'; ' if death.detail and not is_time else ''}{'' if is_time else death.detail}"
         lost = ChildLost(

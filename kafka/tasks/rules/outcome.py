@@ -84,6 +84,7 @@ LOST_CAUSES: dict[str, str] = {
     "channel": "its channel was closed or damaged",
     "frozen": "its process was stopped",
     "stopped": "the worker is stopping",
+    "cancelled": "killed since its job was cancelled",
 }
 """Causes of :class:`ChildLost`, and their texts."""
 

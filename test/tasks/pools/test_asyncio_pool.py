@@ -191,6 +191,27 @@ def test_interrupt_cancels_what_runs_and_says_so(bench: Bench) -> None:
     assert all(job.cancelled for job in jobs)
 
 
+def test_a_cancelled_job_that_is_to_be_ended_is_cancelled_where_it_waits_and_no_other(bench: Bench) -> None:
+    started = threading.Semaphore(0)
+
+    async def wait() -> None:
+        started.release()
+        await forever()
+
+    jobs = [bench.job(wait) for _ in range(2)]
+    submit(bench, *jobs)
+    for _ in jobs:
+        assert started.acquire(timeout=DEADLINE_S)
+    jobs[0].cancel()
+    bench.pool.cancel(jobs[0])
+    bench.pool.terminate(jobs[0])
+    assert fault_type(bench.outcomes(1)[jobs[0]]) == "kafka.tasks.errors.SoftTimeLimit"
+    assert not jobs[1].cancelled
+    bench.pool.terminate(jobs[0])
+    bench.pool.interrupt()
+    assert list(bench.outcomes(1)) == [jobs[1]]
+
+
 def test_a_coroutine_that_is_cancelled_before_its_first_step_frees_its_slot(bench: Bench) -> None:
     assert isinstance(bench.pool, AsyncioPool)
     loop = bench.pool._loop

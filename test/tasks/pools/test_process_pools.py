@@ -447,6 +447,34 @@ def test_a_cancelled_job_learns_it(kind: Kind, tmp_path: Path) -> None:
 
 
 @kinds
+def test_a_cancelled_job_that_does_not_end_is_ended_with_its_process(kind: Kind, tmp_path: Path) -> None:
+    with a_pool(1, kind) as bench:
+        child = bench.children[0].pid
+        job = bench.submit("hold", str(tmp_path))
+        bench.until(lambda: (tmp_path / job.envelope.id).exists())
+        job.cancel()
+        bench.pool.cancel(job)
+        bench.pool.terminate(job)
+        outcome = bench.outcome(job)
+        assert isinstance(outcome, ChildLost)
+        assert (outcome.cause, outcome.signal) == ("cancelled", signal.SIGTERM)
+        assert _gone(child)
+        assert bench.value(bench.submit("square", 2)) == b"4"
+
+
+@kinds
+def test_a_cancelled_job_that_ignores_sigterm_is_killed_after_the_grace(kind: Kind) -> None:
+    with a_pool(1, kind, kill_grace=0.3) as bench:
+        job = bench.submit("ignore_sigterm")
+        bench.until(lambda: bench.children[0].running() is not None)
+        bench.pool.cancel(job)
+        bench.pool.terminate(job)
+        outcome = bench.outcome(job)
+        assert isinstance(outcome, ChildLost)
+        assert outcome.cause == "cancelled"
+
+
+@kinds
 def test_interrupt_raises_the_soft_limit_in_what_runs(kind: Kind, tmp_path: Path) -> None:
     with a_pool(2, kind) as bench:
         files = [tmp_path / "a", tmp_path / "b"]

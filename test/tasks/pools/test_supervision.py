@@ -657,6 +657,93 @@ def test_a_cancelled_job_that_comes_back_from_a_dead_child_never_runs() -> None:
     assert bench.pool.busy == 0
 
 
+def test_a_job_that_is_to_be_ended_takes_its_child_along_and_no_other_job() -> None:
+    bench = Bench(1)
+    bench.pool.set_depth(3)
+    jobs = bench.submit(3)
+    (child,) = bench.children
+    child.begin()
+    jobs[0].cancel()
+    bench.pool.cancel(jobs[0])
+    bench.pool.terminate(jobs[0])
+    bench.turn()
+    assert child.signals[0] == signal.SIGTERM
+    outcome = bench.outcomes()[jobs[0]]
+    assert isinstance(outcome, ChildLost)
+    assert (outcome.cause, outcome.counts) == ("cancelled", True)
+    (successor,) = bench.children
+    assert successor.run_all() == 2
+    bench.turn()
+    assert bench.outcomes() == {jobs[1]: OK, jobs[2]: OK}
+    assert bench.pool.lost_by_cause() == {"cancelled": 1}
+
+
+def test_a_child_that_ignores_that_its_job_is_to_be_ended_is_killed_after_the_grace() -> None:
+    bench = Bench(1, kill_grace=3.0)
+    (job,) = bench.submit()
+    (child,) = bench.children
+    child.dies_of = {signal.SIGKILL}
+    child.begin()
+    bench.pool.cancel(job)
+    bench.pool.terminate(job)
+    bench.pool.terminate(job)
+    bench.pass_time(2.5)
+    assert child.signals == [signal.SIGTERM]
+    bench.pass_time(1)
+    assert child.signals[1] == signal.SIGKILL
+    assert isinstance(bench.outcomes()[job], ChildLost)
+
+
+def test_a_job_that_has_just_ended_when_it_is_to_be_ended_costs_no_child() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit()
+    (child,) = bench.children
+    child.begin()
+    child.end()
+    bench.pool.cancel(job)
+    bench.pool.terminate(job)
+    bench.turn()
+    assert (child.signals, bench.outcomes()) == ([], {job: OK})
+    bench.pool.terminate(job)
+    assert child.signals == []
+
+
+def test_the_next_job_of_a_child_that_is_ended_for_the_last_one_is_not_to_blame() -> None:
+    """The child has ended the cancelled job and begun another one before the signal came."""
+    bench = Bench(1)
+    bench.pool.set_depth(2)
+    first, second = bench.submit(2)
+    (child,) = bench.children
+    child.dies_of = {signal.SIGKILL}
+    child.begin()
+    child.receive()
+    first.cancel()
+    bench.pool.cancel(first)
+    bench.pool.terminate(first)
+    child.end()
+    child.begin()
+    child.die(signum=signal.SIGTERM)
+    bench.turn()
+    found = bench.outcomes()
+    lost = found.pop(second)
+    assert found == {first: OK}
+    assert isinstance(lost, ChildLost)
+    assert not lost.counts
+
+
+def test_a_job_that_a_child_has_received_and_not_begun_is_ended_with_it() -> None:
+    bench = Bench(1)
+    (job,) = bench.submit()
+    (child,) = bench.children
+    child.receive()
+    job.cancel()
+    bench.pool.cancel(job)
+    bench.pool.terminate(job)
+    bench.turn()
+    assert child.signals[0] == signal.SIGTERM
+    assert bench.outcomes() == {job: LockLost()}
+
+
 def test_abandon_kills_what_runs_and_says_that_it_was_the_worker() -> None:
     bench = Bench(2)
     jobs = bench.submit(2)

@@ -77,6 +77,7 @@ def test_the_causes_of_a_lost_job_are_known_by_these_texts() -> None:
         "channel": "its channel was closed or damaged",
         "frozen": "its process was stopped",
         "stopped": "the worker is stopping",
+        "cancelled": "killed since its job was cancelled",
     }
     assert ChildLost(
         "exit", exit_code=3, rss_bytes=1 << 20, peak_rss_bytes=2 << 20, cpu_s=1.5, detail="x"
