@@ -176,6 +176,7 @@ class ManualPool(SimplePool):
         self.jobs: list[Job] = []
         self.interrupted: list[Job] = []
         self.cancelled: list[Job] = []
+        self.terminated: list[Job] = []
         self.abandoned: list[Job] = []
         self.has_processes = False
         self.started_count: int | None = None
@@ -234,6 +235,9 @@ class ManualPool(SimplePool):
 
     def cancel(self, job: Job) -> None:
         self.cancelled.append(job)
+
+    def terminate(self, job: Job) -> None:
+        self.terminated.append(job)
 
     def abandon(self) -> list[Job]:
         self.abandoned += self.jobs

@@ -16,6 +16,7 @@ from kafka.errors import KafkaConfigurationError
 from kafka.future import Future
 from kafka.tasks.delivery.base import DeliveryEvents, JobDelivery
 from kafka.tasks.errors import JobsNotSent
+from kafka.tasks.format.cancelled import CancelledJob
 from kafka.tasks.format.commands import CommandRecord
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
@@ -57,6 +58,9 @@ class QueueRoute(NamedTuple):
 
 PauseCallback = Callable[[frozenset[str]], object]
 """Called with those of a worker's queues that are paused now."""
+
+CancelledCallback = Callable[[Sequence[CancelledJob]], object]
+"""Called with jobs that were cancelled, of whatever queues."""
 
 
 class Backend(Protocol):
@@ -297,12 +301,17 @@ def _never_paused(on_paused: PauseCallback) -> None:
     """Default for back ends whose queues cannot be paused."""
 
 
+def _none_cancelled(on_cancelled: CancelledCallback) -> None:
+    """Default for back ends whose jobs cannot be cancelled."""
+
+
 class WorkerBackend(NamedTuple):
     """A worker's half of a back end, on the worker's loop.
 
     ``open_delivery``: called once, with the worker that gets the events; none comes before the loop's next turn.
     ``results_partitions``, ``schedule_partitions``: of the topics of the results, and of those of the schedule.
-    ``watch_pauses`` calls back on the loop when other queues are paused, and at once when some are paused now.
+    ``watch_pauses`` calls back on the loop when other queues are paused, and at once when some are paused now;
+    ``watch_cancelled`` when jobs are cancelled, and at once with those that are.
     ``snapshots`` None: its workers cannot be found by others. ``connect_error``: the last error when no broker is
     connected ("": not known), None when one is. ``measure_backlogs`` calls back on the loop with the backlogs of its
     queues, or with an error; None: not known. ``schedule`` None: this worker owns no partitions of the schedule.
@@ -316,6 +325,7 @@ class WorkerBackend(NamedTuple):
     connect_error: Callable[[], str | None] = _always_connected
     measure_backlogs: Callable[[BacklogCallback], object] | None = None
     schedule: ScheduleMember | None = None
+    watch_cancelled: Callable[[CancelledCallback], object] = _none_cancelled
 
 
 BACKENDS: dict[str, str] = {

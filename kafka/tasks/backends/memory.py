@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaConfigurationError
 from kafka.tasks.backends.base import (
+    CancelledCallback,
     DeadLog,
     NewId,
     QueuePurge,
@@ -163,11 +164,18 @@ class MemoryBackend:
             for partition, record in declared.commands(1):
                 self.send_command(record, partition)
         publisher = MemoryPublisher(self.topics, loop)
+        deliveries: list[MemoryDelivery] = []
 
         def open_delivery(events: DeliveryEvents) -> JobDelivery:
-            return MemoryDelivery(self.topics, loop, events, publisher, self._names, queues, self._lock_s)
+            delivery = MemoryDelivery(self.topics, loop, events, publisher, self._names, queues, self._lock_s)
+            deliveries.append(delivery)
+            return delivery
 
-        return WorkerBackend(open_delivery, 1, 1)
+        def watch_cancelled(on_cancelled: CancelledCallback) -> None:
+            for delivery in deliveries:
+                delivery.watch_cancelled(on_cancelled)
+
+        return WorkerBackend(open_delivery, 1, 1, watch_cancelled=watch_cancelled)
 
     def schedule_member(self, loop: Any, declared: DeclaredEntries) -> ScheduleMember:
         """The same as of :meth:`snapshot_reader`."""

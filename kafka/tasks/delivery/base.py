@@ -77,9 +77,9 @@ class JobLease:
     """One record that is ours until it is finished or its claim is lost.
 
     ``value``, ``headers`` and ``key`` are the record's, ``deliveries`` its delivery count with this one, ``partition``
-    and ``offset`` where it is. ``headers_left_out``: how many it has, when they are too many for a job (or
-    ``envelope.MALFORMED``) and ``headers`` is empty. ``excused``: of its earlier deliveries, those whose locks this
-    worker lost while it lived.
+    and ``offset`` where it is. ``is_cancelled``: its job was cancelled while it ran. ``headers_left_out``: how many it
+    has, when they are too many for a job (or ``envelope.MALFORMED``) and ``headers`` is empty. ``excused``: of its
+    earlier deliveries, those whose locks this worker lost while it lived.
     """
 
     __slots__ = (
@@ -88,6 +88,7 @@ class JobLease:
         "excused",
         "headers",
         "headers_left_out",
+        "is_cancelled",
         "job",
         "key",
         "leased_at",
@@ -125,6 +126,7 @@ class JobLease:
         self.leased_at = 0.0
         self.locked_until = 0.0
         self.lost = False
+        self.is_cancelled = False
         self.excused = 0
         self.stage = 0
         self.job: Any = None
@@ -178,10 +180,13 @@ class Ending:
     ``envelope`` None: it was no job. ``is_shortened``: a record was too large and has been replaced already, or is not
     to be, since its result is there.
     ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
-    follows, it has ended for good. ``after``: records that are written when all others are durable.
+    follows, it has ended for good. ``after``: records that are written when all others are durable. ``is_cancelled``:
+    it was cancelled, and nothing is written of it.
     """
 
-    __slots__ = ("after", "envelope", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records")
+    __slots__ = (
+        "after", "envelope", "is_cancelled", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records"
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -193,6 +198,7 @@ class Ending:
         is_dead: bool = False,
         is_last: bool = False,
         after: Sequence[OutgoingRecord] = (),
+        is_cancelled: bool = False,
     ) -> None:
         self.lease = lease
         self.after = after
@@ -202,6 +208,7 @@ class Ending:
         self.is_move = is_move
         self.is_dead = is_dead
         self.is_last = is_last
+        self.is_cancelled = is_cancelled
 
 
 class BrokerContact(NamedTuple):

@@ -36,6 +36,7 @@ from kafka.tasks.delivery.base import (
 )
 from kafka.tasks.delivery.finishing import PublishThenAccept, RetryTimers
 from kafka.tasks.delivery.memory_schedule import MemorySchedule
+from kafka.tasks.format.cancelled import CancelledJob, decode_cancelled
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.records import StateRecord, decode, supersedes
 from kafka.tasks.format.topics import TopicNames
@@ -146,6 +147,11 @@ class MemoryTopics:
 
     def _read(self, topic: str, offset: int) -> MemoryRecord:
         return self.topics[topic][offset]
+
+    def read_from(self, topic: str, offset: int) -> list[MemoryRecord]:
+        """The records of a topic from this offset on."""
+        with self._lock:
+            return self.topics[topic][offset:] if topic in self.topics else []
 
     def now_ms(self) -> int:
         """The time that records are appended with."""
@@ -303,6 +309,9 @@ class MemoryDelivery:
         self._is_closed = False
         self._schedule = topics.open_schedule(names)
         self._schedule_timer: Any = None
+        self._cancelled_topic = names.cancelled
+        self._cancelled_count = 0  # that were read
+        self._on_cancelled: Callable[[list[CancelledJob]], object] | None = None
         topics.join(self)
 
     def request(self, source: JobSource, count: int) -> None:
@@ -357,6 +366,20 @@ class MemoryDelivery:
             self._is_looking = True
             self._loop.call_soon_threadsafe(self._look)
 
+    def watch_cancelled(self, on_cancelled: Callable[[list[CancelledJob]], object]) -> None:
+        """Call back with the jobs that are cancelled now, if there are some, and with those that are later."""
+        self._on_cancelled = on_cancelled
+        self._report_cancelled()
+
+    def _report_cancelled(self) -> None:
+        if self._on_cancelled is None or self._is_closed:
+            return
+        records = self._topics.read_from(self._cancelled_topic, self._cancelled_count)
+        self._cancelled_count += len(records)
+        cancelled = [job for each in records if (job := decode_cancelled(each.key, each.headers)) is not None]
+        if cancelled:
+            self._on_cancelled(cancelled)
+
     def _report_lost(self) -> None:
         lost, self._lost = self._lost, []
         if lost:
@@ -365,6 +388,7 @@ class MemoryDelivery:
     def _look(self) -> None:
         self._is_looking = False  # before it looks: what is appended from now on makes it look again
         self._run_schedule()
+        self._report_cancelled()
         self._report_lost()  # before they are handed out again
         for source, count in list(self._requested.items()):
             if self._is_closed or not count or (source.is_suspect and self._finishing.is_moving):

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import NamedTuple
 
 from kafka.tasks.format.envelope import Header
@@ -19,10 +20,11 @@ TERMINATE = "terminate"
 
 
 class CancelledJob(NamedTuple):
-    """A job that is not to run, or not to the end."""
+    """A job that is not to run, or not to the end. ``kept_until_ms``: when the topic loses it, broker time."""
 
     id: str
     is_terminating: bool = False
+    kept_until_ms: float = inf
 
 
 def encode_cancelled(job_id: str, is_terminating: bool) -> tuple[bytes, list[Header]]:
@@ -30,7 +32,9 @@ def encode_cancelled(job_id: str, is_terminating: bool) -> tuple[bytes, list[Hea
     return job_id.encode(), [(TERMINATE, b"1")] if is_terminating else []
 
 
-def decode_cancelled(key: bytes | None, headers: Sequence[Header]) -> CancelledJob | None:
+def decode_cancelled(
+    key: bytes | None, headers: Sequence[Header], kept_until_ms: float = inf
+) -> CancelledJob | None:
     """The job in a record; None when it is of another kind."""
     job_id = str(key or b"", "ascii", "replace")
-    return CancelledJob(job_id, (TERMINATE, b"1") in headers) if is_id(job_id) else None
+    return CancelledJob(job_id, (TERMINATE, b"1") in headers, kept_until_ms) if is_id(job_id) else None

@@ -190,9 +190,14 @@ CANCELLED_KEPT_S = 604_800.0
 """How long workers remember a cancelled job at least: it may be in its queue so long."""
 
 
+def cancelled_kept_s(shape: TopicDefaults) -> float:
+    """How long a job stays cancelled."""
+    return max(CANCELLED_KEPT_S, shape.result_ttl_s)
+
+
 def cancelled_plan(names: TopicNames, shape: TopicDefaults) -> TopicPlan:
     """The topic of cancelled jobs. One partition, which each worker reads whole."""
-    kept = _ms(max(CANCELLED_KEPT_S, shape.result_ttl_s))
+    kept = _ms(cancelled_kept_s(shape))
     configs = _configs(shape, {"retention.ms": kept, "retention.bytes": "-1"})
     return TopicPlan(names.cancelled, 1, shape.replication_factor, configs)
 

@@ -17,7 +17,7 @@ from kafka.tasks.format.job_id import time_of
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.rules.decide import JobDecision, JobPolicy
 from kafka.tasks.rules.outcome import JobSucceeded, Outcome
-from kafka.tasks.worker.observer import ENDINGS, LOST, MOST_TASKS, OTHER_TASKS, SUCCEEDED, ending_of
+from kafka.tasks.worker.observer import ENDINGS, LOST, MOST_TASKS, OTHER_TASKS, REVOKED, SUCCEEDED, ending_of
 
 BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
 """Upper bounds of the histograms' buckets, in seconds; one more is without a bound."""
@@ -105,6 +105,11 @@ class JobMetrics:
         ending = ending_of(outcome, decision)
         if ending is not None:
             self._metrics_of(queue, envelope.name).endings[ending] += 1
+
+    def on_cancelled(self, jobs: Sequence[tuple[str, Envelope]], is_running: bool) -> None:
+        """See :class:`kafka.tasks.worker.observer.JobObserver`."""
+        for queue, envelope in jobs:
+            self._metrics_of(queue, envelope.name).endings[REVOKED] += 1
 
     def on_locks_lost(self, jobs: Sequence[Job], reason: str) -> None:
         """See :class:`kafka.tasks.worker.observer.JobObserver`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from kafka.log_limit import LimitedLog
@@ -62,7 +62,8 @@ _NO_HISTORY = JobHistory()
 
 class AdmissionPolicy:
     """Applies the tables to the tasks of one worker. ``results_partitions``: ids that name others are no ids. ``rng``:
-    for the jitter of back-offs. ``observers`` get the decisions about jobs that did not succeed.
+    for the jitter of back-offs. ``observers`` get the decisions about jobs that did not succeed. ``cancelled``: ids of
+    jobs that are not to run.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class AdmissionPolicy:
         options: WorkerOptions,
         rng: random.Random,
         observers: Sequence[JobObserver] = (),
+        cancelled: Container[str] = (),
     ) -> None:
+        self._cancelled = cancelled
         self._tasks = tasks
         self._observers = observers
         self._state_records = state_records
@@ -106,6 +109,10 @@ class AdmissionPolicy:
                 job_id = None
             records = self._state_records.no_job(lease, InvalidRecord(error.cause, error.text), now_ms, job_id)
             return Ending(lease, None, records, is_dead=True)
+        if envelope.id in self._cancelled:
+            for observer in self._observers:
+                observer.on_cancelled([(lease.source.queue, envelope)], False)
+            return self.end_cancelled(lease, envelope)
         crashes, is_first = envelope.crashes, lease.deliveries == 1
         if not is_first:
             crashes = crashes_of(crashes, lease.deliveries, lease.source.is_suspect, lease.excused)
@@ -129,6 +136,11 @@ class AdmissionPolicy:
         else:
             limits = self._time_limits(task, envelope.soft_timeout, envelope.timeout)
         return Job(lease, envelope, task, *limits, crashes, self._options.track_started)
+
+    def end_cancelled(self, lease: JobLease, envelope: Envelope) -> Ending:
+        """How a lease ends whose job was cancelled: without a state, which is written already."""
+        after = [self._state_records.lease_end(envelope)] if lease.is_handed_off else ()
+        return Ending(lease, envelope, [], is_last=True, after=after, is_cancelled=True)
 
     def end(self, lease: JobLease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending:
         """How a lease ends after ``outcome``; ``crashes`` are those behind the job."""

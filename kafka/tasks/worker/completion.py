@@ -20,9 +20,9 @@ from kafka.tasks.worker.leases import FINISHED, FINISHING, Leases
 
 log = logging.getLogger(__name__)
 
-COUNTS: Final = ("done", "refused", "given_back", "failed", "dead")
-"""Jobs whose run here was their last, well or not; jobs refused and given back; runs that failed, other attempts or
-not, or were lost; records put into a dead topic.
+COUNTS: Final = ("done", "refused", "given_back", "cancelled", "failed", "dead")
+"""Jobs whose run here was their last, well or not; jobs refused, given back, and cancelled before they started or while
+they ran; runs that failed, other attempts or not, or were lost; records put into a dead topic.
 """
 
 
@@ -75,8 +75,15 @@ class JobCompletion:
         if job.lease.lost:
             self._leases.set_stage(job.lease, FINISHED)
             return
+        if job.lease.is_cancelled:
+            self.cancel(job)
+            return
         self.counts["given_back"] += 1
         self._end(job, NotStarted(), self._now_ms())
+
+    def cancel(self, job: Job) -> None:
+        """The job was cancelled. Nothing is written: the schedule has written that it is REVOKED."""
+        self._refuse(self._admission.end_cancelled(job.lease, job.envelope))
 
     def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
         """How a job ends whose result, this record, its topic does not take: as one that has failed."""
@@ -100,7 +107,7 @@ class JobCompletion:
         self._add(ending)
 
     def _refuse(self, ending: Ending) -> None:
-        self.counts["refused"] += 1
+        self.counts["cancelled" if ending.is_cancelled else "refused"] += 1
         self._add(ending)
 
     def _add(self, ending: Ending) -> None:

@@ -122,6 +122,18 @@ class JobLog:
         elif ending == EXPIRED:
             log.info("%s %s expired before it started", envelope.name, envelope.id)
 
+    def on_cancelled(self, jobs: Sequence[tuple[str, Envelope]], is_running: bool) -> None:
+        """See :class:`kafka.tasks.worker.observer.JobObserver`."""
+        if self._is_off():
+            return
+        if self._may_write(len(jobs)):
+            when = "while it runs; its outcome is dropped" if is_running else "before it started"
+            for _, envelope in jobs:
+                log.info("%s %s was cancelled %s", envelope.name, envelope.id, when)
+        else:
+            for _, envelope in jobs:
+                self._summary(envelope.name).counts[REVOKED] += 1
+
     def on_locks_lost(self, jobs: Sequence[Job], reason: str) -> None:
         """See :class:`kafka.tasks.worker.observer.JobObserver`."""
         if self._is_off():

@@ -8,7 +8,7 @@ nothing back. A new stage is one more name in the row below, and an entry in ``_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kafka.tasks.delivery.base import Claim, JobLease, JobSource
@@ -122,6 +122,17 @@ class Leases:
         elif lease.stage != FINISHING:
             self.set_stage(lease, FINISHED)
         return True
+
+    def mark_cancelled(self, lease: JobLease) -> None:
+        """Its running job was cancelled."""
+        lease.is_cancelled = True
+        lease.job.cancel()
+
+    def of_jobs(self, ids: Collection[str]) -> list[JobLease]:
+        """Leases of these jobs that wait for the pool, or are with it."""
+        return [
+            lease for lease in self._held if lease.stage in (BUFFERED, RUNNING) and lease.job.envelope.id in ids
+        ]
 
     def _forget(self, lease: JobLease) -> None:
         if lease in self._held:

@@ -47,6 +47,10 @@ class JobObserver(Protocol):
     ) -> None:
         """What becomes of a job that has not succeeded; it has run here, or was refused. ``now_ms``: broker time."""
 
+    def on_cancelled(self, jobs: Sequence[tuple[str, Envelope]], is_running: bool) -> None:
+        """These jobs, with their queues, were cancelled by others: they do not start, or (``is_running``) their
+        outcomes are dropped."""
+
     def on_locks_lost(self, jobs: Sequence[Job], reason: str) -> None:
         """The locks of these, which run here, are lost; their outcomes are dropped."""
 

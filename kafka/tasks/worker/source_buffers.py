@@ -153,6 +153,12 @@ class SourceBuffers:
                 self.on_given_back(buffer.source)
                 yield buffer.jobs.popleft()
 
+    def drop(self, jobs: Sequence[Job]) -> None:
+        """Drop these jobs."""
+        for source in {job.lease.source for job in jobs}:
+            buffer = self._buffers[source]
+            buffer.jobs = deque(job for job in buffer.jobs if job not in jobs)
+
     def drop_lost(self) -> None:
         """Drop the jobs whose locks are lost."""
         for buffer in self._buffers.values():

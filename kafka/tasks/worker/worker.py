@@ -11,11 +11,15 @@ through them::
     leased --+--> buffered ---> running ---> finishing --> finished
              |       |                          ^
              |       +------- given back -------+      (produce with the clean mark, then accept)
-             +--> refused ----------------------+      (no job, expired, suspicious, not due, not to be run here)
+             +--> refused ----------------------+      (no job, cancelled, expired, suspicious, not due, not to be
+                                                        run here)
 
 Running and finishing leases are renewed every third of the lock. Buffered ones are not: they start within that
 time or are given back. A lost lock sets ``ctx.cancelled``, and the outcome is dropped; so is that of a lock which has
 run out by our own clock, since a process that stood still (SIGSTOP, a suspended machine) learns of it too late.
+
+A cancelled job is accepted without a record, whatever its stage: who cancelled it has written that it is REVOKED. If it
+runs, ``ctx.cancelled`` is set, its process is ended if that was asked for, and its outcome is dropped.
 
 Nothing is leased while the pool has no child that is up, or its breaker is open; what it holds then is given back. A
 pool that never had one ends the worker.
@@ -35,6 +39,7 @@ from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords
 from kafka.tasks.errors import PoolFailed, counted
+from kafka.tasks.format.cancelled import CancelledJob
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.hooks import ERROR_TASK
 from kafka.tasks.options import WorkerOptions
@@ -44,6 +49,7 @@ from kafka.tasks.rules.outcome import AttemptFailed, ChildLost, JobSucceeded, Lo
 from kafka.tasks.states import JobState
 from kafka.tasks.task import Task
 from kafka.tasks.worker.admission import AdmissionPolicy
+from kafka.tasks.worker.cancelled_jobs import CancelledJobs
 from kafka.tasks.worker.completion import JobCompletion
 from kafka.tasks.worker.dispatcher import Dispatcher
 from kafka.tasks.worker.leases import BUFFERED, FINISHED, NEW, RUNNING, Leases
@@ -114,13 +120,21 @@ class Worker:
         self._timer: Any = None
         self._timer_at = float("inf")
         self._state_records = StateRecords(names, host, backend.schedule_partitions)
+        self._cancelled = CancelledJobs(now_ms)
         self._admission = AdmissionPolicy(
-            tasks, self._state_records, backend.results_partitions, options, rng or random.Random(), self._observers
+            tasks,
+            self._state_records,
+            backend.results_partitions,
+            options,
+            rng or random.Random(),
+            self._observers,
+            self._cancelled,
         )
         self._leases = Leases()
         self._shutdown = WorkerShutdown(options.stop_grace_s, options.kill_grace_s)
         self._lost_jobs = LostJobHandlers(tasks.get(ERROR_TASK))
         self._watch_pauses = backend.watch_pauses
+        self._watch_cancelled = backend.watch_cancelled
         self._delivery = delivery = backend.open_delivery(self)
         self._completion = JobCompletion(self._admission, delivery, self._leases, now_ms, self._on_finished)
         self._buffers = SourceBuffers(delivery, pool.concurrency)
@@ -135,6 +149,7 @@ class Worker:
         self._watch_pauses(self.paused)
         if self._schedule is not None:
             self._schedule.start()
+        self._watch_cancelled(self.cancelled)
         self.finished()  # the pool wakes once until it is asked, and may have done so while the worker connected
 
     @property
@@ -236,6 +251,37 @@ class Worker:
             self._buffers.set_paused(queues)
             self._dispatch_and_arm()
 
+    def cancelled(self, jobs: Sequence[CancelledJob]) -> None:
+        """These jobs were cancelled, of whatever queues: they do not start here, and the outcomes of those that run are
+        dropped."""
+        self._check_clock()
+        self._cancelled.add(jobs)
+        terminating: dict[str, bool] = {}
+        for each in jobs:
+            terminating[each.id] = each.is_terminating or terminating.get(each.id, False)
+        if self.stage >= WorkerStage.LEAVING or not self._leases.of_jobs(terminating):
+            return
+        self._dispatcher.take_back()  # what the pool has not begun does not start
+        leases = self._leases.of_jobs(terminating)
+        waiting: list[Job] = [lease.job for lease in leases if lease.stage == BUFFERED]
+        running: list[Job] = [lease.job for lease in leases if lease.stage != BUFFERED]
+        new = [job for job in running if not job.lease.is_cancelled]
+        self._buffers.drop(waiting)
+        for job in waiting:
+            self._completion.cancel(job)
+        for job in new:
+            self._leases.mark_cancelled(job.lease)
+            self.pool.cancel(job)
+        for job in running:
+            if terminating[job.envelope.id]:
+                self.pool.terminate(job)
+        for those, is_running in ((waiting, False), (new, True)):
+            if those:
+                for observer in self._observers:
+                    observer.on_cancelled([(job.lease.source.queue, job.envelope) for job in those], is_running)
+        self._completion.flush()
+        self._dispatch_and_arm()
+
     # -- events of the pool and the clock -----------------------------------------------------------------------------
 
     def finished(self) -> None:
@@ -253,6 +299,9 @@ class Worker:
             if self._lost_jobs.finish(job, outcome):
                 continue
             lease = job.lease
+            if lease.is_cancelled and lease.stage == RUNNING and not lease.lost:
+                self._completion.cancel(job)
+                continue
             if lease.stage == RUNNING and job.ran_s > 0:
                 ran.setdefault(lease.source, []).append(job.ran_s)
             is_lost = lease.lost or isinstance(outcome, LockLost)
@@ -356,7 +405,7 @@ class Worker:
         records = [
             self._state_records.state(job.envelope, JobState.STARTED, job.lease.deliveries, b"", now_ms)
             for job in jobs
-            if job.lease.stage == RUNNING and not job.lease.lost
+            if job.lease.stage == RUNNING and not job.lease.lost and not job.lease.is_cancelled
         ]
         if records:
             self._delivery.publish(records, lambda _: None)

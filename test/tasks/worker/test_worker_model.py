@@ -30,6 +30,7 @@ from kafka.tasks.delivery.base import (
     SourceKind,
     sources_of,
 )
+from kafka.tasks.format.cancelled import CancelledJob
 from kafka.tasks.rules.outcome import (
     AttemptFailed,
     ChildLost,
@@ -238,6 +239,18 @@ class WorkerAgainstModel(RuleBasedStateMachine):
         self.bench.queues.notify()
         self.run(turns)
 
+    @precondition(lambda self: self.model.stage < WorkerStage.LEAVING)
+    @rule(which=some, terminate=st.booleans(), turns=turns)
+    def cancel_jobs(self, which: list[int], terminate: bool, turns: int | None) -> None:
+        """Of those that are leased, and of those that may be later."""
+        waiting = [each for source in self.sources for each in self.bench.queues.waiting(source.topic)]
+        ids = [job_id for each in waiting if (job_id := each.header("id")) is not None]
+        if ids:
+            cancelled = dict.fromkeys(ids[number % len(ids)] for number in which)
+            self.model.on_cancelled(set(cancelled))
+            self.worker.cancelled([CancelledJob(each, terminate) for each in cancelled])
+        self.run(turns)
+
     @rule(what=disturbances, number=source_numbers)
     def disturb_the_broker(self, what: str, number: int) -> None:
         names = self.bench.app.names
@@ -250,8 +263,10 @@ class WorkerAgainstModel(RuleBasedStateMachine):
         elif what == "too large":
             self.publisher.errors[names.results] = [MessageSizeTooLargeError("too large")]
         else:
-            topics = [names.due("default"), names.suspect("default"), names.dead("default"), names.results]
-            self.publisher.errors[topics[number % 4]] = [KafkaTimeoutError("120 s"), KafkaTimeoutError("120 s")]
+            topics = [
+                names.due("default"), names.suspect("default"), names.dead("default"), names.results, names.commands
+            ]  # fmt: skip
+            self.publisher.errors[topics[number % 5]] = [KafkaTimeoutError("120 s"), KafkaTimeoutError("120 s")]
         self.run(None)
 
     def mend(self) -> None:
@@ -443,7 +458,7 @@ class WorkerAgainstModel(RuleBasedStateMachine):
     def check_counts(self) -> None:
         """Each lease that came has had one end, or is here::
 
-            leased = refused + given_back + done + (runs again) + (lost without an ending) + (here)
+            leased = refused + given_back + cancelled + done + (runs again) + (lost without an ending) + (here)
 
         *Runs again* are runs that another follows (retried, snoozed, moved), which the worker counts as failed if at
         all. ``locks_lost`` is larger than what was lost without an ending by those that were lost while their records
@@ -452,7 +467,7 @@ class WorkerAgainstModel(RuleBasedStateMachine):
         counts, found = self.model.counts, self.worker.counts
         self.model.check(found == {name: counts[name] for name in found}, "the counts add up", found, dict(counts))
         here = [each for each in self.model.at(ARRIVED, WAITING, POOL) if not each.is_lost]
-        ended = ("refused", "given_back", "done", "runs again", "lost without an ending")
+        ended = ("refused", "given_back", "cancelled", "done", "runs again", "lost without an ending")
         total = sum(counts[name] for name in ended) + len(here)
         self.model.check(found["leased"] == total, "each lease has one end", dict(counts), here)
 

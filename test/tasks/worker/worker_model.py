@@ -102,7 +102,8 @@ def job_of(record: OutgoingRecord, leased: Envelope) -> Envelope:
 class Lease:
     """What the model knows of a lease. ``job``: None for a record that is no job; ``ends``: how its outcome ends it,
     and what that is counted as; ``excused``: earlier deliveries of a suspect whose locks its worker has lost;
-    ``renewed_at``: when its lock was renewed, or it came to where locks are renewed."""
+    ``is_cancelled``: its job was cancelled while it ran; ``renewed_at``: when its lock was renewed, or it came to where
+    locks are renewed."""
 
     lease: JobLease
     job: Envelope | None
@@ -112,6 +113,7 @@ class Lease:
     excused: int = 0
     place: int = ARRIVED
     is_lost: bool = False
+    is_cancelled: bool = False
     submitted_at: float = 0.0
     recalled_at: float | None = None
     renewed_at: float = 0.0
@@ -218,6 +220,7 @@ class Model:
         self.excused: dict[tuple[str, int], set[int]] = {}
         self.refused_last = dict.fromkeys(sources, False)
         self.paused: frozenset[str] = frozenset()
+        self.cancelled: set[str] = set()
         self.longest_s = 0.0
         self.stage = WorkerStage.WORKING
         self.ends_at = float("inf")
@@ -234,6 +237,10 @@ class Model:
 
     def at(self, *places: int) -> list[Lease]:
         return [each for each in self.leases.values() if each.place in places]
+
+    def is_told_of(self, known: Lease) -> bool:
+        """Whether the worker knows that this job is cancelled."""
+        return known.job is not None and known.job.id in self.cancelled
 
     def is_stuck(self, slots: int, for_s: float, until_s: float = -1.0) -> bool:
         """Whether every slot has a job that was given to the pool so long ago; ``until_s``: or that was there then."""
@@ -255,7 +262,7 @@ class Model:
                     earlier = self.excused.get((source.topic, lease.offset), set())
                     known.excused = sum(count < lease.deliveries for count in earlier)
                     known.crashes += lease.deliveries - 1 - known.excused
-            self.refused_last[source] = known.admission(self.bench.now_ms()) != "run"
+            self.refused_last[source] = known.admission(self.bench.now_ms()) != "run" or self.is_told_of(known)
         self.counts["leased"] += len(leases)
 
     def on_lost(self, leases: Sequence[JobLease], is_excused: bool = True) -> None:
@@ -272,6 +279,12 @@ class Model:
                 self.counts["lost without an ending"] += known.place != FINISHING
             if known.place in (ARRIVED, WAITING):
                 known.place = OVER
+
+    def on_cancelled(self, ids: set[str]) -> None:
+        self.cancelled |= ids
+
+    def on_cancelled_in_pool(self, job: Job) -> None:
+        self.leases[job.lease].is_cancelled = True
 
     def on_time(self) -> None:
         """Time has passed: the locks that have ended by the worker's own clock are lost, and the stop goes on."""
@@ -299,6 +312,8 @@ class Model:
                 known.place, known.ends = ENDED, self.ends(known, job, outcome)
 
     def ends(self, known: Lease, job: Job, outcome: Outcome) -> tuple[End, str]:
+        if known.is_cancelled:
+            return End(), "cancelled"
         is_stopped = self.stage >= WorkerStage.ABANDONING and isinstance(outcome, ChildLost)
         if self.stage >= WorkerStage.INTERRUPTING and job.cancelled and isinstance(outcome, AttemptFailed):
             is_stopped = outcome.error_info.type == "SoftTimeLimit"
@@ -320,6 +335,7 @@ class Model:
         self.check(not known.is_lost and known.locked_until > self.now, "a job starts with a lock", known, self.now)
         self.check(known.admission(self.bench.now_ms()) == "run", "a job starts when it may", known)
         self.check(free_slots > 0, "a job is submitted to a free slot")
+        self.check(not self.is_told_of(known), "a cancelled job does not start", known)
         self.check(self.stage is WorkerStage.WORKING, "a job starts while its worker works")
         if known.is_suspect and not self.attributes_crashes:
             others = [each for each in self.at(POOL) if each.lease.source == known.lease.source]
@@ -360,7 +376,10 @@ class Model:
             return dict([known.ends])
         if known.place == POOL:  # threads cannot be killed: their jobs are given back while they run
             is_abandoned = self.stage >= WorkerStage.ABANDONING and not self.attributes_crashes
-            return {known.back(): "given_back"} if is_abandoned else {}
+            end = (End(), "cancelled") if known.is_cancelled else (known.back(), "given_back")
+            return dict([end]) if is_abandoned else {}
+        if self.is_told_of(known):
+            return {End(): "cancelled"}
         admission = known.admission(self.bench.now_ms())
         if isinstance(admission, End) and known.place == ARRIVED:
             return {admission: "refused"}
@@ -509,6 +528,8 @@ class WatchedPool(ManualPool):
     def cancel(self, job: Job) -> None:
         """A pool of processes returns at once what no child has."""
         super().cancel(job)
+        if self.model.is_told_of(self.model.leases[job.lease]):
+            self.model.on_cancelled_in_pool(job)
         if self.has_processes and job in self.jobs and job not in self.begun:
             self.jobs.remove(job)
             self._ended.append((job, LockLost()))

@@ -13,6 +13,7 @@ from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import BacklogCallback, ScheduleMember, WorkerBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
+from kafka.tasks.backends.kafka.cancelled import CancelledReader
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
@@ -35,6 +36,7 @@ from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import (
     TopicDefaults,
     TopicNames,
+    cancelled_kept_s,
     cancelled_plan,
     ensure_topics,
     group_configs,
@@ -115,6 +117,8 @@ def open_worker_backend(
         QueueTrimmer(client, groups).start()  # the client closes it
         control = ControlReader(client, names.control, queues, settings.request_timeout)
         control.start()  # the same
+        cancelled = CancelledReader(client, names.cancelled, cancelled_kept_s(shape), settings.request_timeout)
+        cancelled.start()
         snapshots = KafkaSnapshotPublisher(client, workers_plan(names, shape), settings)
         of_results = topics[names.results].partitions
 
@@ -132,7 +136,15 @@ def open_worker_backend(
         else:
             ScheduleWatch(client, names.commands).start()  # the client closes it
         side = WorkerBackend(
-            open_delivery, of_results, of_schedule, control.watch, snapshots, connect_error, backlogs, member
+            open_delivery,
+            of_results,
+            of_schedule,
+            control.watch,
+            snapshots,
+            connect_error,
+            backlogs,
+            member,
+            cancelled.watch,
         )
         return side, client
     except BaseException:
