@@ -228,10 +228,12 @@ def _broker_errors(tables: Iterable[Any]) -> list[Any]:
 def states_rows(name: str) -> Rows:
     """The states of a machine, and the next states of each."""
     from kafka.core.states import TABLES
+    from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES
 
+    tables: dict[str, Any] = {**TABLES, "owner": OWNER_STAGES}
     yield ("state", "next states")
-    for state, following in TABLES[name].items():
-        order = [each for each in TABLES[name] if each in following]
+    for state, following in tables[name].items():
+        order = [each for each in tables[name] if each in following]
         yield f"``{state.name}``", ", ".join(f"``{each.name}``" for each in order) or "nothing"
 
 

@@ -14,10 +14,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, TopicAuthorizationFailedError
+from kafka.future import Future
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Cancel, Retry, RetryAt, Snooze, expo
-from kafka.tasks.backends.base import WorkerBackend
+from kafka.tasks.backends.base import ScheduleMember, ScheduleSnapshot, WorkerBackend
 from kafka.tasks.delivery.base import Ending, JobLease, JobSource, OutgoingRecord, RecordKind, SourceKind
 from kafka.tasks.delivery.finishing import MOVING_S
 from kafka.tasks.delivery.memory import MemoryRecord
@@ -155,6 +156,7 @@ class Process:
         stopped: bool = False,
         attributes_crashes: bool = False,
         paused: frozenset[str] = frozenset(),
+        schedule: ScheduleMember | None = None,
     ) -> None:
         self.bench = bench
         self.left = 0
@@ -174,7 +176,9 @@ class Process:
             bench.loop,
             bench.now_ms,
             "host1",
-            WorkerBackend(lambda events: self.delivery, 8, 4, lambda on_paused: paused and on_paused(paused)),
+            WorkerBackend(
+                lambda events: self.delivery, 8, 4, lambda on_paused: paused and on_paused(paused), schedule=schedule
+            ),
             pool,
             options,
             self._left,
@@ -1728,3 +1732,46 @@ def test_whatever_dies_every_job_ends_with_one_result_or_is_dead(seed: int, coun
     for job in jobs:
         assert bench.final(job.id) is not None or job.id in dead
     assert last.worker.statistics()["held"] == 0
+
+
+# -- the schedule -----------------------------------------------------------------------------------------------------
+
+
+class Member:
+    """A membership in the schedule's group, which is left when the test says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.left = Future[None]()
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def close(self) -> Future[None]:
+        self.calls.append("close")
+        return self.left
+
+    def snapshot(self) -> ScheduleSnapshot:
+        return ScheduleSnapshot((), 0, 0, 0, 0.0)
+
+
+def test_a_worker_gives_the_schedule_up_when_it_begins_to_stop_and_leaves_after_that(bench: Bench) -> None:
+    member = Member()
+    process = Process(bench, schedule=member)
+    bench.settle()
+    assert member.calls == ["start"]
+    process.worker.stop()
+    bench.settle()
+    assert (member.calls, process.left) == (["start", "close"], 0)
+    member.left.success(None)
+    bench.settle()
+    assert process.left == 1
+
+
+def test_a_worker_leaves_in_the_end_though_the_schedule_was_not_left(bench: Bench) -> None:
+    process = Process(bench, schedule=Member())
+    bench.settle()
+    for _ in range(4):
+        process.worker.stop()
+    bench.settle()
+    assert process.left == 1
