@@ -204,12 +204,19 @@ class Scene:
         self._count += 1
         return make_id(self.now_ms() if at_ms is None else at_ms, 0, self._count.to_bytes(8, "big"))
 
-    def put(self, delay_s: float = 0.0, queue: str = "mail", generation: int = 1, job_id: str | None = None) -> str:
+    def put(
+        self,
+        delay_s: float = 0.0,
+        queue: str = "mail",
+        generation: int = 1,
+        job_id: str | None = None,
+        value: bytes = b"{}",
+    ) -> str:
         """A job that is due after so long; its id."""
         due_ms = self.now_ms() + int(delay_s * 1000)
         job_id = job_id or self.new_id(due_ms)
         own: list[Header] = [("name", b"send"), ("id", job_id.encode()), ("generation", b"%d" % generation)]
-        self.send(job_id, b"{}", put_headers(queue, None, due_ms, own))
+        self.send(job_id, value, put_headers(queue, None, due_ms, own))
         return job_id
 
     def ask(self, kind: str, job_id: str, due_ms: int | None = None) -> str:

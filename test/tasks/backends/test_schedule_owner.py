@@ -5,21 +5,27 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections.abc import Iterator
 
 import pytest
 
+from kafka.admin import KafkaAdminClient
 from kafka.errors import (
     GroupAuthorizationFailedError,
     InvalidTransactionTimeoutError,
     KafkaError,
     TransactionalIdAuthorizationFailedError,
 )
+from kafka.net.loop import Loop
+from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_owner, schedule_owners
 from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
 from kafka.tasks.format.commands import CANCEL, LOOK, RESCHEDULE
+from kafka.tasks.worker.worker import Worker
 from kafka.testing import EmbeddedBroker
+from test.support.waiting import until
 from test.tasks.schedule_scene import Scene
 
 numbers = itertools.count()
@@ -273,3 +279,27 @@ def test_a_job_whose_own_headers_are_no_numbers_stops_nothing(scene: Scene) -> N
     job = scene.put()
     scene.until(lambda: job in scene.moved)
     assert len(scene.moved) == 3
+
+
+def test_a_worker_that_owns_the_schedule_runs_what_it_writes_and_hands_over_when_it_stops(scene: Scene) -> None:
+    app = App(scene.app.name, bootstrap_servers=scene.bootstrap, partitions=1)
+    ran = []
+    app.task(name="send", queue="mail")(lambda: ran.append("ran"))
+    loop, workers = Loop(), list[Worker]()
+    thread = threading.Thread(
+        target=run_worker, args=(app, ["mail"], "threads", 1, loop, workers.append), kwargs={"schedule": True}
+    )
+    thread.start()
+    try:
+        job = scene.put(0.2, value=b'{"args": [], "kwargs": {}}')
+        scene.until(lambda: ran)
+        assert scene.moved == [job]
+    finally:
+        until(lambda: workers, "the worker has started")
+        loop.call_soon_threadsafe(workers[0].stop)
+        thread.join(30)
+    assert not thread.is_alive()
+    loop.close()
+    with KafkaAdminClient(bootstrap_servers=scene.bootstrap) as admin:
+        (group,) = admin.describe_groups([scene.names.commands]).values()
+    assert group["members"] == []
