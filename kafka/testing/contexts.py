@@ -80,7 +80,7 @@ class RunningWorker:
 
     def _run(self, app: App, queues: Sequence[str], pool: str, concurrency: int) -> None:
         try:
-            run_worker(app, queues, pool, concurrency, self._loop, self._note)
+            run_worker(app, queues, pool, concurrency, self._loop, self._note, schedule=True)
         except BaseException as error:
             self._error = error
         finally:
