@@ -35,7 +35,11 @@ class OwnerProcess:
         self.is_alive = True
         client_id = f"owner{len(scene.processes)}"
         self.client = KafkaClient(
-            bootstrap_servers=scene.bootstrap, loop=self.loop, client_id=client_id, all_topics=False
+            bootstrap_servers=scene.bootstrap,
+            loop=self.loop,
+            client_id=client_id,
+            all_topics=False,
+            allow_auto_create_topics=False,
         )
         clock = scene.app.backend().clock
         settings = scene.app.settings
@@ -165,6 +169,12 @@ class Scene:
         process = LoneOwner(self, last_request)
         self.processes.append(process)
         return process
+
+    def owner(self) -> PartitionOwner:
+        """The owner outside of the group that was made last."""
+        found = self.processes[-1]
+        assert isinstance(found, LoneOwner)
+        return found.owner
 
     def turn(self) -> None:
         """Drive those that live, and read."""

@@ -19,7 +19,7 @@ from kafka.errors import (
 )
 from kafka.net.loop import Loop
 from kafka.tasks import App, run_worker
-from kafka.tasks.backends.kafka import schedule_owner, schedule_owners
+from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule_owners
 from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
 from kafka.tasks.format.commands import CANCEL, LOOK, RESCHEDULE
@@ -163,6 +163,23 @@ def test_jobs_of_a_queue_without_topics_end_as_failures_and_hold_up_no_others(sc
     scene.until(lambda: job in scene.moved and len(scene.states) >= 2)
     assert sorted(scene.states) == sorted([(lost, "FAILURE"), (odd, "FAILURE")])
     assert scene.moved == [job]
+
+
+def test_a_queue_whose_topics_are_deleted_holds_up_the_others_for_one_timeout_only(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_errors, "REQUEST_TIMEOUT_S", 0.5)
+    scene.backend.route("print", True)
+    scene.own()
+    first = scene.put(queue="print")
+    scene.until(lambda: scene.owner().moved_count == 1)
+    lost = scene.put(1.0, queue="print")
+    with KafkaAdminClient(bootstrap_servers=scene.bootstrap) as admin:
+        admin.delete_topics([scene.names.due("print")])
+    job = scene.put(1.0)
+    scene.until(lambda: job in scene.moved and scene.states)
+    assert scene.states == [(lost, "FAILURE")]
+    assert first not in scene.moved  # it was in that topic
 
 
 def test_what_is_no_command_is_logged_and_skipped(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

@@ -401,8 +401,8 @@ class PartitionOwner:
             except AbortableTransactionError as error:
                 log.debug("%s: aborting a transaction: %s", self, error)
                 await self._producer.abort_transaction_async()
-                if attempt == ATTEMPTS or self._is_closing:
-                    raise
+                if attempt == ATTEMPTS or self._is_closing or isinstance(error, KafkaTimeoutError):
+                    raise  # after a timeout a topic may be gone
             await self._sleep(BACKOFF_S * attempt, may_wake=False)
         self.committed, self._unsaved_since = self._applied, None
         offsets = [appended[position] for position, _ in written.stored]
