@@ -184,7 +184,7 @@ class Scene:
             for record in records:
                 headers = dict(record.headers)
                 if place.topic == self.names.due("mail"):
-                    job_id = headers["id"].decode()
+                    job_id = (headers["id"] or b"").decode()
                     self.moved.append(job_id)
                     self.moved_at[job_id] = record.timestamp
                 elif record.key is not None:

@@ -12,6 +12,7 @@ import pytest
 
 from kafka.admin import KafkaAdminClient
 from kafka.errors import (
+    BrokerResponseError,
     GroupAuthorizationFailedError,
     InvalidTransactionTimeoutError,
     KafkaError,
@@ -23,6 +24,7 @@ from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule
 from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
 from kafka.tasks.format.commands import CANCEL, LOOK, RESCHEDULE
+from kafka.tasks.format.envelope import Header
 from kafka.tasks.worker.worker import Worker
 from kafka.testing import EmbeddedBroker
 from test.support.waiting import until
@@ -244,7 +246,7 @@ def test_records_that_do_not_fit_are_read_by_turns(scene: Scene, monkeypatch: py
     ],
 )
 def test_transactions_that_cannot_work_are_an_error_before_anything_begins(
-    broker: EmbeddedBroker, scene: Scene, error: type[KafkaError], text: str
+    broker: EmbeddedBroker, scene: Scene, error: type[BrokerResponseError], text: str
 ) -> None:
     process = scene.join()
     settings = scene.app.settings
@@ -290,9 +292,9 @@ def test_a_job_whose_own_headers_are_no_numbers_stops_nothing(scene: Scene) -> N
     scene.own()
     for kind in ("PUT", "LEASE"):
         job_id = scene.new_id()
-        headers = [("schedule-command", kind.encode()), ("schedule-queue", b"mail"), ("due", b"1"), ("name", b"x")]
-        odd = [("id", job_id.encode()), ("attempt", b"one"), ("crashes", b"\xff"), ("generation", b"1")]
-        scene.send(job_id, b"{}", headers + odd)
+        headers: list[Header] = [("schedule-command", kind.encode()), ("schedule-queue", b"mail"), ("due", b"1")]
+        headers += [("name", b"x"), ("id", job_id.encode()), ("generation", b"1")]
+        scene.send(job_id, b"{}", [*headers, ("attempt", b"one"), ("crashes", b"\xff")])
     job = scene.put()
     scene.until(lambda: job in scene.moved)
     assert len(scene.moved) == 3

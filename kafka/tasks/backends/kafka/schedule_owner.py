@@ -142,7 +142,6 @@ class PartitionOwner:
         self._place = TopicPartition(context.names.schedule, partition)
         self._waiting: deque[ConsumerRecord] = deque()
         self._waiting_bytes = 0
-        self._next = -1  # the offset of the next command that is to come
         self._applied = -1  # behind the last command that was applied
         self._unsaved_since: float | None = None  # when commands were applied that left nothing to write
         self._most_commands = ROUND_COMMANDS
@@ -164,10 +163,8 @@ class PartitionOwner:
         if self.stage is not OwnerStage.RUNNING:
             return  # the consumer goes back to where this owner begins
         for record in records:
-            if record.offset >= self._next:
-                self._next = record.offset + 1
-                self._waiting.append(record)
-                self._waiting_bytes += _size(record)
+            self._waiting.append(record)
+            self._waiting_bytes += _size(record)
         self._pause_or_resume()
         self._notify()
 
@@ -227,7 +224,7 @@ class PartitionOwner:
                 require_stable=True,
             )
         )
-        self.committed = self._applied = self._next = committed[group][self._commands].offset
+        self.committed = self._applied = committed[group][self._commands].offset
 
     async def _load(self) -> None:
         self._enter(OwnerStage.LOADING)
