@@ -278,6 +278,16 @@ def test_who_may_not_be_a_member_says_so_and_tries_again_later(
     assert "--operation Read --group shop" in line
 
 
+def test_an_owner_that_still_waits_for_its_transactional_id_gives_up_at_once(
+    broker: EmbeddedBroker, scene: Scene
+) -> None:
+    asked = broker.faults.answer("InitProducerId", 15)  # COORDINATOR_NOT_AVAILABLE, again and again
+    owner = scene.own()
+    scene.until(lambda: asked.hits)
+    assert owner.owner.close().is_done
+    assert owner.owner.stage is OwnerStage.CLOSED
+
+
 def test_a_member_is_closed_before_it_has_started_and_twice(scene: Scene) -> None:
     process = scene.join()
     left = process.member.close()

@@ -172,7 +172,9 @@ class PartitionOwner:
         """The partition is given up: done when the round under way has ended, or after CLOSE_S."""
         self._is_closing = True
         self._notify()
-        if not self._closed.is_done:
+        if self.stage is not OwnerStage.RUNNING:
+            self.drop()
+        elif not self._closed.is_done:
             within(self._loop, self._closed, CLOSE_S).add_callback(lambda _: self.drop())
         return self._closed
 
