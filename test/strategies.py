@@ -110,6 +110,7 @@ def state_records(job_id: str, time_ms: int, topic_offsets: int = 1000) -> st.Se
         st.booleans(),
         st.integers(0, topic_offsets - 1),
         st.none() | st.just("application/vnd.msgpack"),
+        st.none() | st.integers(0, 10**18 - 1),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
 from kafka.future import Future
@@ -22,9 +22,6 @@ from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import StateRecord
 from kafka.tasks.settings import Settings
-
-if TYPE_CHECKING:
-    from kafka.tasks.periodic import DeclaredEntries
 
 
 class RecordFuture(Protocol):
@@ -137,13 +134,13 @@ class Backend(Protocol):
         """Do not call ``on_end`` any more; nothing when it was not added."""
 
     def worker_backend(
-        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredEntries | None = None
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredJobs | None = None
     ) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``; with ``schedule`` it is a member of the group that
         owns the schedule, and says to it which periodic jobs are ``declared``. Blocks, driving the loop, until it is
         connected."""
 
-    def schedule_member(self, loop: Any, declared: DeclaredEntries) -> ScheduleMember:
+    def schedule_member(self, loop: Any, declared: DeclaredJobs) -> ScheduleMember:
         """The same for a process that owns partitions of the schedule and runs no jobs."""
 
     def snapshot_reader(self) -> SnapshotReader:
@@ -278,6 +275,20 @@ class ScheduleSnapshot(NamedTuple):
     jobs: int
     moved: int
     late_s: float
+
+
+class DeclaredJobs(Protocol):
+    """The periodic jobs that an app's code declares: :class:`kafka.tasks.periodic.DeclaredEntries`."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    @property
+    def queues(self) -> set[str]:
+        """Their queues."""
+
+    def commands(self, partitions: int) -> list[tuple[int, CommandRecord]]:
+        """The commands that say to each partition of the schedule what is declared."""
 
 
 class ScheduleMember(Protocol):

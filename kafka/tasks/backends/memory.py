@@ -9,12 +9,13 @@ have the same topics, so a worker may have an app of its own; ``memory://NAME`` 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka.errors import KafkaConfigurationError
 from kafka.tasks.backends.base import (
     CancelledCallback,
     DeadLog,
+    DeclaredJobs,
     NewId,
     QueuePurge,
     QueueRoute,
@@ -32,9 +33,6 @@ from kafka.tasks.format.job_id import BrokerTimeEstimate, IdMaker
 from kafka.tasks.format.records import StateRecord, encode
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
-
-if TYPE_CHECKING:
-    from kafka.tasks.periodic import DeclaredEntries
 
 _topics_by_url: dict[str, MemoryTopics] = {}
 
@@ -157,7 +155,7 @@ class MemoryBackend:
         self.topics.remove_waiter(job_id, on_end)
 
     def worker_backend(
-        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredEntries | None = None
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredJobs | None = None
     ) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         if declared is not None and len(declared):
@@ -177,7 +175,7 @@ class MemoryBackend:
 
         return WorkerBackend(open_delivery, 1, 1, watch_cancelled=watch_cancelled)
 
-    def schedule_member(self, loop: Any, declared: DeclaredEntries) -> ScheduleMember:
+    def schedule_member(self, loop: Any, declared: DeclaredJobs) -> ScheduleMember:
         """The same as of :meth:`snapshot_reader`."""
         raise self._refusal()
 

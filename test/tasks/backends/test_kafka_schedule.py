@@ -90,7 +90,7 @@ def test_topics_of_the_schedule_of_different_sizes_are_one_clear_error(app: App,
     for topic, count in ((app.names.commands, 2), (app.names.schedule, 3)):
         policy = "compact" if topic == app.names.schedule else "delete"
         broker.create_topic(topic, count, **{"cleanup.policy": policy, "message.timestamp.type": "LogAppendTime"})
-    with pytest.raises(KafkaConfigurationError, match="commands has 2 partitions and .*schedule 3; "):
+    with pytest.raises(KafkaConfigurationError, match="commands has 2 partitions and .*schedule has 3: "):
         app.send("double", (1,), delay=60)
 
 

@@ -82,7 +82,7 @@ class World:
         machine = ScheduleMachine(self.names, PARTITION, RESULTS_PARTITIONS, "host")
         machine.set_missing_queues(self.model.missing)
         for stored in self.log.values():
-            machine.restore(stored.key, stored.headers, stored.offset)
+            machine.restore(stored.key, stored.value, stored.headers, stored.offset)
         return machine
 
     def compact(self) -> None:

@@ -54,8 +54,8 @@ class Bench:
 
     def new_machine(self) -> ScheduleMachine:
         machine = ScheduleMachine(TopicNames("shop"), 3, 2, "host")
-        for offset, (key, _, headers) in enumerate(self.log):
-            machine.restore(key, headers, offset)
+        for offset, (key, value, headers) in enumerate(self.log):
+            machine.restore(key, value, headers, offset)
         return machine
 
     def round(self, *records: CommandRecord, reads: bool = True) -> list[Any]:
@@ -658,7 +658,7 @@ def test_a_damaged_record_is_one_that_is_gone(bench: Bench, is_ended: bool) -> N
 )
 def test_a_record_of_another_kind_is_not_restored(bench: Bench, key: bytes | None, headers: list[Header]) -> None:
     with pytest.raises(BadRecord):
-        bench.machine.restore(key, headers, 0)
+        bench.machine.restore(key, b"{", headers, 0)
 
 
 def decode(record: CommandRecord) -> Any:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka.client import KafkaClient
 from kafka.errors import IllegalStateError, KafkaTimeoutError
@@ -19,6 +19,7 @@ from kafka.future import Future
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata, has_room, watch_batches
 from kafka.tasks.backends.base import (
     DeadLog,
+    DeclaredJobs,
     NewId,
     QueuePurge,
     QueueRoute,
@@ -51,9 +52,6 @@ from kafka.tasks.format.topics import (
 from kafka.tasks.results.reader import ResultReader
 from kafka.tasks.settings import Settings
 from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
-
-if TYPE_CHECKING:
-    from kafka.tasks.periodic import DeclaredEntries
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +213,7 @@ class KafkaBackend:
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def worker_backend(
-        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredEntries | None = None
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredJobs | None = None
     ) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         # Share groups and the like: a third of what an app that only enqueues would import.
@@ -227,7 +225,7 @@ class KafkaBackend:
         self._worker_clients.append(client)
         return side
 
-    def schedule_member(self, loop: Any, declared: DeclaredEntries) -> ScheduleMember:
+    def schedule_member(self, loop: Any, declared: DeclaredJobs) -> ScheduleMember:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         from kafka.tasks.backends.kafka.worker_backend import open_schedule_member
 

@@ -10,7 +10,7 @@ from typing import Any
 from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
-from kafka.tasks.backends.base import BacklogCallback, ScheduleMember, WorkerBackend
+from kafka.tasks.backends.base import BacklogCallback, DeclaredJobs, ScheduleMember, WorkerBackend
 from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.cancelled import CancelledReader
@@ -47,7 +47,6 @@ from kafka.tasks.format.topics import (
     schedule_plans,
     workers_plan,
 )
-from kafka.tasks.periodic import DeclaredEntries
 from kafka.tasks.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ def open_worker_backend(
     loop: Any,
     queues: Sequence[str],
     schedule: bool = False,
-    declared: DeclaredEntries | None = None,
+    declared: DeclaredJobs | None = None,
 ) -> tuple[WorkerBackend, KafkaClient]:
     """Connect, see to topics and groups, and look which queues are paused. Blocks, driving ``loop``. With ``schedule``
     the worker owns partitions of the schedule.
@@ -158,7 +157,7 @@ def open_schedule_member(
     shape: TopicDefaults,
     clock: BrokerTimeEstimate,
     loop: Any,
-    declared: DeclaredEntries,
+    declared: DeclaredJobs,
 ) -> tuple[ScheduleMember, KafkaClient]:
     """Connect, see to the topics of the schedule, and that transactions work. Blocks, driving ``loop``. The client is
     handed back for its owner to close. Errors are the clients' own."""
