@@ -161,9 +161,9 @@ def test_a_fenced_owner_starts_again_and_logs_it_once(
 
 def test_jobs_of_a_queue_without_topics_end_as_failures_and_hold_up_no_others(scene: Scene) -> None:
     scene.own()
-    lost, odd, job = scene.put(queue="nowhere"), scene.put(queue="a b/c"), scene.put()
-    scene.until(lambda: job in scene.moved and len(scene.states) >= 2)
-    assert sorted(scene.states) == sorted([(lost, "FAILURE"), (odd, "FAILURE")])
+    lost, _, job = scene.put(queue="nowhere"), scene.put(queue="a b/c"), scene.put()  # that is no queue's name
+    scene.until(lambda: job in scene.moved and scene.states)
+    assert scene.states == [(lost, "FAILURE")]
     assert scene.moved == [job]
 
 
