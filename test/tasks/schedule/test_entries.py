@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from kafka.tasks.format.commands import (
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.schedule.entries import EntryDefinition
 from kafka.tasks.schedule.machine import ScheduleMachine
+from test.support import seeds
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -300,3 +302,38 @@ def test_a_definition_is_the_same_after_a_round_trip() -> None:
     given = definition(headers=(("name", b"n"), ("mine", b"\xff\x00"), ("null", None)), key=b"k", expires_s=1.5)
     assert EntryDefinition.from_json(json.loads(given.to_bytes())) == given
     assert base64.b64decode(given.to_json()["payload"]) == given.payload
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "cron", "expected"),
+    [
+        # tz database: Paris 2026-03-29 02:00 -> 03:00 (01:00 UTC), 2026-10-25 03:00 -> 02:00 (01:00 UTC); New York
+        # 2026-03-08 02:00 -> 03:00 (07:00 UTC), 2026-11-01 02:00 -> 01:00 (06:00 UTC). Named hours: Vixie's cron(8).
+        ("Europe/Paris", "2026-03-29", "30 2 * * *", ["01:00"]),
+        ("Europe/Paris", "2026-10-25", "30 2 * * *", ["00:30"]),
+        ("Europe/Paris", "2026-03-29", "*/30 * * * *", [f"{n // 2:02}:{n % 2 * 30:02}" for n in range(48)]),
+        ("Europe/Paris", "2026-10-25", "*/30 * * * *", [f"{n // 2:02}:{n % 2 * 30:02}" for n in range(48)]),
+        ("America/New_York", "2026-03-08", "30 2 * * *", ["07:00"]),
+        ("America/New_York", "2026-11-01", "30 1 * * *", ["05:30"]),
+        ("America/New_York", "2026-11-01", "0 * * * *", [f"{n:02}:00" for n in range(24)]),
+    ],
+)
+def test_each_slot_has_one_job_on_the_days_of_both_changes_whichever_owner_is_alive(
+    zone: str, day: str, cron: str, expected: list[str]
+) -> None:
+    rng = seeds.rng(f"{zone} {day} {cron}")
+    begin_ms = int(datetime.fromisoformat(f"{day}T00:00+00:00").timestamp() * 1000)
+    owner = Owner()
+    made = definition(missed="all")._replace(times={"cron": cron, "tz": zone})
+    owner.step(begin_ms - 1, declare(begin_ms - 1, "v1", made))
+    now_ms = begin_ms - 1
+    while now_ms < begin_ms + DAY - 1:
+        now_ms = min(begin_ms + DAY - 1, now_ms + rng.randrange(1, 40 * MINUTE))
+        if rng.random() < 0.4:
+            owner.start()  # another worker takes over; what the last one had not committed is gone
+        if rng.random() < 0.3:
+            owner.machine.advance(now_ms)
+            owner.start()  # killed between its decision and its commit
+        owner.step(now_ms)
+    slots = [datetime.fromtimestamp(slot / 1000, timezone.utc) for slot in slots_of(owner.jobs)]
+    assert [f"{slot:%H:%M}" for slot in slots] == expected

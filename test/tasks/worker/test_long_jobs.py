@@ -5,6 +5,8 @@ The promises are those of docs/schedule.rst, "Long jobs".
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from kafka.errors import KafkaTimeoutError
@@ -13,9 +15,12 @@ from kafka.tasks.format.commands import END, LEASE, RENEW, decode_command
 from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobSnoozed, JobSucceeded
 from kafka.tasks.states import JobState
 from kafka.tasks.worker.long_jobs import BLOCKING_RECORDS, LEASE_S
+from kafka.tasks.worker.worker import WorkerOptions
+from test.support import seeds
 from test.tasks.worker.test_worker import DUE, QUEUE, Bench, Process
 
 HOUR = 3600.0
+ROUNDS = max(1, int(os.environ.get("KAFKA_TEST_ROUNDS", "1")))
 
 
 @pytest.fixture
@@ -214,3 +219,33 @@ def test_a_worker_that_stops_gives_a_long_job_back_and_ends_its_lease(bench: Ben
     other.end(again)
     bench.pass_time(3 * LEASE_S)
     assert len(bench.queues.topics[DUE]) == 1
+
+
+def test_two_workers_that_are_killed_all_the_time_lose_no_job_beside_one_of_ten_minutes(bench: Bench) -> None:
+    """Each job has one visible end; a job may run more than once, as its worker was killed."""
+    rng = seeds.rng("kills beside a long job")
+    long_one = bench.put("note", 0)
+    short = [bench.put("note", number) for number in range(300 * ROUNDS)]
+    workers = [Process(bench, concurrency=4, attributes_crashes=True, options=WorkerOptions(100)) for _ in range(2)]
+    began: dict[str, float] = {}
+    kills = 0
+    while bench.final(long_one.id) is None or bench.queues.waiting(QUEUE) or bench.queues.waiting(DUE):
+        bench.pass_time(2.0, 1.0)
+        now = bench.clock.monotonic()
+        for process in workers:
+            for job in list(process.manual.jobs):
+                job_id = job.envelope.id
+                began.setdefault(job_id, now)
+                if job_id != long_one.id:
+                    process.end(job, ran_s=0.2)
+                elif now - began[job_id] >= 600.0 and not job.cancelled:
+                    process.end(job, ran_s=600.0)
+        if rng.random() < 0.05 and now < 700.0:
+            kills += 1
+            victim = rng.randrange(2)
+            workers[victim].kill()
+            workers[victim] = Process(bench, concurrency=4, attributes_crashes=True, options=WorkerOptions(100))
+        assert now < 3000.0, "something waits for ever"
+    assert kills > 5
+    assert bench.dead() == []
+    assert {bench.final(job.id) for job in [long_one, *short]} == {JobState.SUCCESS}
