@@ -63,7 +63,7 @@ class Service:
             self._started.set()
 
         try:
-            run_worker(app, (), pool, concurrency, self.loop, note)
+            run_worker(app, (), pool, concurrency, self.loop, note, schedule=True)
         except BaseException as error:
             self._error = error
         finally:
