@@ -1,5 +1,4 @@
-"""Jobs for later as their callers see them: delayed, cancelled in a race, retried, periodic; a worker owns the schedule.
-"""
+"""Jobs for later as their callers see them: delayed, cancelled in a race, retried, periodic."""
 
 from __future__ import annotations
 
