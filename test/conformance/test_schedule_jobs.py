@@ -101,7 +101,8 @@ def test_a_job_is_scheduled_for_every_reader_until_its_time_and_found_afterwards
         return number
 
     bench.work(concurrency=1)
-    job, other = note.using(delay=2.0).delay(1), bench.another()
+    assert note.using(delay=0.05).delay(0).result(60) == 0  # the schedule has an owner
+    job, other = note.using(delay=4.0).delay(1), bench.another()
     bare = other.job(job.id)
     until(lambda: bare.status() is JobState.SCHEDULED, "the schedule has it")
     due_at = bare.due_at()
