@@ -470,6 +470,18 @@ def far_timestamp(base: i64, delta: i64, pos: i64) -> i64:
     return base + delta
 
 
+def first_header(encoded: bytes | Headers | None) -> tuple[str, bytes | None] | None:
+    """The first of a record's headers, without the others; None when there is none. Else as :func:`headers_of`."""
+    if not isinstance(encoded, bytes):
+        return encoded[0] if encoded else None
+    headers: Headers = []
+    try:
+        walk_headers(encoded, headers, 1)
+    except IndexError:
+        raise CorruptRecordError("headers that run over the end of their record") from None
+    return headers[0] if headers else None
+
+
 def headers_of(encoded: bytes | Headers | None) -> Headers:
     """A record's headers, decoded from the bytes that a sink receives (or None), or a list that was decoded before.
 
@@ -504,8 +516,9 @@ def count_headers(encoded: bytes | Headers | None) -> int:
         raise CorruptRecordError("headers that run over the end of their record") from None
 
 
-def walk_headers(data: bytes, headers: Headers | None) -> i64:
-    """The end of the headers at the start of ``data``; they are appended to ``headers`` unless that is None."""
+def walk_headers(data: bytes, headers: Headers | None, most: i64 = MAX_HEADERS) -> i64:
+    """The end of the first ``most`` headers at the start of ``data``; they are appended to ``headers`` unless that is
+    None."""
     byte: i64
     length: i64
     name_at: i64
@@ -516,6 +529,8 @@ def walk_headers(data: bytes, headers: Headers | None) -> i64:
     count, pos = decode_varint(data, 0, MAX_VARINT_BYTES)
     if count < 0 or count > end - pos or count > MAX_HEADERS:
         raise CorruptRecordError(f"{count} record headers in {end} bytes; {MAX_HEADERS} is the most")
+    if count > most:
+        count = most
     while number < count:
         number += 1
         byte = data[pos]

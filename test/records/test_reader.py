@@ -16,7 +16,7 @@ from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.records import GZIP, ZSTD, RawRecord, decode_raw, decode_records, iter_batches, parse_header
 from kafka.records.header import ATTRIBUTES_AT, HEADER_BYTES, encode_varint
 from kafka.records.message_set import decode_message, encode_message_set
-from kafka.records.reader import RecordReader, headers_of
+from kafka.records.reader import RecordReader, first_header, headers_of
 from kafka.structs import TopicPartition
 from test.records.samples import GOLDEN_RECORDS, T0, RawInput, batch_of, golden, record_lists
 
@@ -266,6 +266,17 @@ def test_headers_that_were_read_before_are_given_back() -> None:
     assert headers == [("n", b"w")]
     assert headers_of(headers) is headers
     assert headers_of(None) == []
+
+
+def test_the_first_header_is_read_without_the_others() -> None:
+    two = b"\4\2n\2w\2m\1"
+    assert headers_of(two) == [("n", b"w"), ("m", None)]
+    assert first_header(two) == first_header(headers_of(two)) == ("n", b"w")
+    assert first_header(b"\4\2n\2w\xff") == ("n", b"w")
+    assert first_header(None) is first_header(b"\0") is first_header([]) is None
+    for end in range(5):
+        with pytest.raises(CorruptRecordError):
+            first_header(two[:end])
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from kafka.records import (
 )
 from kafka.records.compression import inflation_bound
 from kafka.records.header import Buffer
-from kafka.records.reader import Headers, RecordReader, RecordSink, count_headers, headers_of
+from kafka.records.reader import Headers, RecordReader, RecordSink, count_headers, first_header, headers_of
 from kafka.structs import TopicPartition
 from kafka.validation import Deserialize
 
@@ -119,6 +119,11 @@ class ConsumerRecord:
     def headers_count(self) -> int:
         """How many headers there are, without making them."""
         return count_headers(self._headers)
+
+    @property
+    def first_header(self) -> tuple[str, bytes | None] | None:
+        """The first header, without making the others; None when there is none."""
+        return first_header(self._headers)
 
     @property
     def encoded_headers(self) -> bytes | None:
