@@ -77,7 +77,8 @@ class JobLease:
     """One record that is ours until it is finished or its claim is lost.
 
     ``value``, ``headers`` and ``key`` are the record's, ``deliveries`` its delivery count with this one, ``partition``
-    and ``offset`` where it is. ``is_cancelled``: its job was cancelled while it ran. ``headers_left_out``: how many it
+    and ``offset`` where it is. ``is_cancelled``: its job was cancelled while it ran. ``is_offered``: the schedule was asked
+    to keep a lease of its job, so it has the job's next generation, or may have. ``headers_left_out``: how many it
     has, when they are too many for a job (or ``envelope.MALFORMED``) and ``headers`` is empty. ``excused``: of its
     earlier deliveries, those whose locks this worker lost while it lived.
     """
@@ -89,6 +90,7 @@ class JobLease:
         "headers",
         "headers_left_out",
         "is_cancelled",
+        "is_offered",
         "job",
         "key",
         "leased_at",
@@ -127,6 +129,7 @@ class JobLease:
         self.locked_until = 0.0
         self.lost = False
         self.is_cancelled = False
+        self.is_offered = False
         self.excused = 0
         self.stage = 0
         self.job: Any = None

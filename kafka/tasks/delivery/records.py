@@ -146,7 +146,8 @@ class StateRecords:
     ) -> OutgoingRecord:
         """The job's next record: in the dead topic with its cause, else as far as it has come by this decision, in a
         topic of its queue or as a command to the schedule. A worker that writes the command and dies before its lease
-        is accepted leaves a job that another one may put there again: the generation says that it is the same one.
+        is accepted leaves a job that another one may put there again: the generation says that it is the same one. That
+        of a lease is used up once the schedule was asked for it, whether it has answered or not.
         """
         queue, names = lease.source.queue, self._names
         if decision.move is MoveTarget.DEAD:
@@ -166,7 +167,7 @@ class StateRecords:
             decision.unknown,
             decision.unknown_since_ms,
             decision.due_ms,
-            envelope.generation + lease.is_handed_off + (decision.move is MoveTarget.SCHEDULE),
+            envelope.generation + lease.is_offered + (decision.move is MoveTarget.SCHEDULE),
         )
         if decision.move is MoveTarget.SCHEDULE:
             assert decision.due_ms is not None  # see decide

@@ -73,6 +73,7 @@ class LongJobs:
             return
         until_ms = self._now_ms() + int(LEASE_S * 1000)
         self._pending.update(job.lease for job in handed)
+        self._leases.offer(job.lease for job in handed)
         records = [self._records.lease(job.envelope, job.lease, until_ms) for job in handed]
         self._delivery.publish(records, lambda answers: self._written(handed, answers, now + LEASE_S - MARGIN_S))
 

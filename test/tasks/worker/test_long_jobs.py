@@ -249,3 +249,23 @@ def test_two_workers_that_are_killed_all_the_time_lose_no_job_beside_one_of_ten_
     assert kills > 5
     assert bench.dead() == []
     assert {bench.final(job.id) for job in [long_one, *short]} == {JobState.SUCCESS}
+
+
+def test_an_attempt_that_fails_while_it_is_handed_over_is_tried_again(bench: Bench) -> None:
+    """The command of the next attempt comes after the lease's, and before the one that ends the lease."""
+    bench.declare_flaky(Retry(max_attempts=2, backoff=lambda attempt: 600.0, jitter=False))
+    job = bench.put("flaky", 1)
+    process = Process(bench)
+    bench.settle()
+    bench.pass_time(29.0)
+    process.publisher.is_stuck = True
+    bench.pass_time(3.0)
+    process.end(outcome=AttemptFailed(ErrorInfo("OSError", "disk")))
+    process.publisher.advance()
+    bench.settle()
+    bench.pass_time(620.0)
+    (again,) = process.manual.jobs
+    assert (again.envelope.id, again.envelope.attempt, again.crashes) == (job.id, 2, 0)
+    process.end(again)
+    bench.pass_time(3 * LEASE_S)
+    assert len(bench.queues.topics[DUE]) == 1
