@@ -38,16 +38,23 @@ MARGIN_S: Final = 5.0
 
 
 class LongJobs:
-    """Owns which jobs are being handed over. ``now_ms``: the broker's time."""
+    """Owns which jobs are being handed over. ``now_ms``: the broker's time. ``on_handed_over`` is called when jobs have
+    been, and :attr:`renew_at` may be earlier than before."""
 
     def __init__(
-        self, delivery: JobDelivery, leases: Leases, records: StateRecords, now_ms: Callable[[], int]
+        self,
+        delivery: JobDelivery,
+        leases: Leases,
+        records: StateRecords,
+        now_ms: Callable[[], int],
+        on_handed_over: Callable[[], object],
     ) -> None:
         self.renew_at = inf
         self._delivery = delivery
         self._leases = leases
         self._records = records
         self._now_ms = now_ms
+        self._on_handed_over = on_handed_over
         self._newest: dict[tuple[str, int], int] = {}  # topic and partition -> the last offset that was delivered
         self._pending: set[JobLease] = set()  # whose LEASE is being written
         self._limited_log = LimitedLog(log)
@@ -104,6 +111,7 @@ class LongJobs:
             for lease in accepted:
                 self._leases.hand_off(lease, self._records.claim(lease.job.envelope), until)
             self.renew_at = min(self.renew_at, until - LEASE_S + MARGIN_S + RENEW_S)
+            self._on_handed_over()
         self.end(ended)
 
     def renew(self, now: float) -> list[JobLease]:

@@ -139,7 +139,7 @@ class Worker:
         self._completion = JobCompletion(self._admission, delivery, self._leases, now_ms, self._on_finished)
         self._buffers = SourceBuffers(delivery, pool.concurrency)
         self._dispatcher = Dispatcher(pool, self._leases, self._buffers, self._lost_jobs, now_ms)
-        self._long_jobs = LongJobs(delivery, self._leases, self._state_records, now_ms)
+        self._long_jobs = LongJobs(delivery, self._leases, self._state_records, now_ms, self._arm)
         self._look_for_long_at = 0.0
         self._clock_checked_at = timers.time()
         self._renew_at = self._clock_checked_at + delivery.lock_s / 3

@@ -269,3 +269,16 @@ def test_an_attempt_that_fails_while_it_is_handed_over_is_tried_again(bench: Ben
     process.end(again)
     bench.pass_time(3 * LEASE_S)
     assert len(bench.queues.topics[DUE]) == 1
+
+
+@pytest.mark.parametrize("lock_s", [30.0, 300.0])
+def test_leases_are_renewed_in_time_whatever_the_length_of_locks(bench: Bench, lock_s: float) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    process.delivery.lock_s = lock_s
+    bench.settle()
+    bench.pass_time(HOUR, 5.0)
+    (job,) = process.manual.jobs
+    assert job.lease.is_handed_off
+    assert not job.lease.lost
+    assert bench.queues.topics[DUE] == []
