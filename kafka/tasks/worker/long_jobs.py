@@ -95,6 +95,7 @@ class LongJobs:
             lease = job.lease
             self._pending.discard(lease)
             if isinstance(answer, BaseException):
+                ended.append(job)  # it may have been written, and only the answer was lost
                 self._limited_log.warning(
                     type(answer).__name__,
                     "could not hand %s over to the schedule, its lock is renewed instead: %s",

@@ -6,11 +6,13 @@ The promises are those of docs/schedule.rst, "Long jobs".
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import pytest
 
 from kafka.errors import KafkaTimeoutError
 from kafka.tasks import Retry
+from kafka.tasks.delivery.base import OutgoingRecord, PublishCallback
 from kafka.tasks.format.commands import END, LEASE, RENEW, decode_command
 from kafka.tasks.rules.outcome import AttemptFailed, ErrorInfo, JobSnoozed, JobSucceeded
 from kafka.tasks.states import JobState
@@ -269,6 +271,26 @@ def test_an_attempt_that_fails_while_it_is_handed_over_is_tried_again(bench: Ben
     process.end(again)
     bench.pass_time(3 * LEASE_S)
     assert len(bench.queues.topics[DUE]) == 1
+
+
+def test_a_lease_whose_answer_was_lost_does_not_start_the_job_beside_its_run(bench: Bench) -> None:
+    long_one = bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    publish = process.publisher.publish
+
+    def lose_answer(records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
+        process.publisher.publish = publish  # type: ignore[method-assign]
+        publish(records, lambda _: bench.loop.call_later(45.0, done, [KafkaTimeoutError("no answer")]))
+
+    process.publisher.publish = lose_answer  # type: ignore[method-assign]
+    bench.pass_time(31.0)
+    assert commands(bench)[0] == LEASE
+    bench.pass_time(HOUR, 5.0)
+    (job,) = process.manual.jobs
+    process.end(job)
+    assert bench.final(long_one.id) is JobState.SUCCESS
+    assert bench.queues.topics[DUE] == []
 
 
 @pytest.mark.parametrize("lock_s", [30.0, 300.0])
