@@ -77,8 +77,8 @@ class JobLease:
     """One record that is ours until it is finished or its claim is lost.
 
     ``value``, ``headers`` and ``key`` are the record's, ``deliveries`` its delivery count with this one, ``partition``
-    and ``offset`` where it is. ``is_cancelled``: its job was cancelled while it ran. ``is_offered``: the schedule was asked
-    to keep a lease of its job, so it has the job's next generation, or may have. ``headers_left_out``: how many it
+    and ``offset`` where it is. ``is_cancelled``: its job was cancelled while it ran. ``is_offered``: the schedule was
+    asked for a lease of its job, and so has the job's next generation, or may have. ``headers_left_out``: how many it
     has, when they are too many for a job (or ``envelope.MALFORMED``) and ``headers`` is empty. ``excused``: of its
     earlier deliveries, those whose locks this worker lost while it lived.
     """

@@ -23,12 +23,12 @@ from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule_owners
 from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
-from kafka.tasks.format.commands import CANCEL, LOOK, RESCHEDULE
+from kafka.tasks.format.commands import CANCEL, DECLARE, LOOK, RESCHEDULE, encode_command
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.worker.worker import Worker
 from kafka.testing import EmbeddedBroker
 from test.support.waiting import until
-from test.tasks.schedule_scene import Scene
+from test.tasks.schedule_scene import OwnerProcess, Scene
 
 numbers = itertools.count()
 
@@ -276,6 +276,47 @@ def test_who_may_not_be_a_member_says_so_and_tries_again_later(
     assert denied.hits == 2
     (line,) = [message for message in caplog.messages if "cannot own partitions" in message]
     assert "--operation Read --group shop" in line
+
+
+def declaring(scene: Scene, body: bytes = b'{"version":"1","entries":[]}') -> OwnerProcess:
+    """A process that is to say to the partition which periodic jobs its code declares."""
+    process = scene.start()
+    process.member._declared = [(0, encode_command(DECLARE, "", body=body))]
+    return process
+
+
+def test_periodic_jobs_that_fit_no_record_cost_no_partition(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    process = declaring(scene, bytes(2_000_000))
+    process.member.start()
+    job = scene.put()
+    scene.until(lambda: job in scene.moved)
+    assert [line for line in caplog.messages if "periodic jobs" in line]
+
+
+def test_periodic_jobs_that_cannot_be_declared_now_cost_no_partition(
+    broker: EmbeddedBroker, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TOPIC_AUTHORIZATION_FAILED (29)."""
+    refused = broker.faults.answer("Produce", 29, client_id="owner0", first=1)
+    process = declaring(scene)
+    process.member.start()
+    scene.until(lambda: refused.hits and process.member.snapshot().running)
+    scene.until(lambda: [line for line in caplog.messages if "periodic jobs" in line])
+    job = scene.put()
+    scene.until(lambda: job in scene.moved)
+    assert not [line for line in caplog.messages if "cannot own partitions" in line]
+
+
+def test_a_member_that_is_closed_while_it_declares_warns_of_nothing(
+    broker: EmbeddedBroker, scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = broker.faults.delay("Produce", seconds=0.5, when="before", client_id="owner0")
+    process = declaring(scene)
+    process.member.start()
+    scene.until(lambda: held.hits)
+    closed = process.member.close()
+    scene.until(lambda: closed.is_done)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_an_owner_that_still_waits_for_its_transactional_id_gives_up_at_once(

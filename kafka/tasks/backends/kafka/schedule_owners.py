@@ -118,7 +118,9 @@ class ScheduleOwners:
             self._closed = Future()
             self._client.remove_resident(self._residence)
             self._trimmer.close()
-            self._stop_declaring()
+            producer = self._stop_declaring()
+            if producer is not None:
+                producer.close_async()
             self._give_up(set(self._owners)).add_both(lambda _: self._leave())
         return self._closed
 
@@ -141,16 +143,30 @@ class ScheduleOwners:
     def _declare(self) -> None:
         """Say to the owners of all partitions which periodic jobs this version of the code has. One that could not be
         written is said again with the next ones."""
-        assert self._producer is not None
+        producer, topic = self._producer, self._names.commands
+        assert producer is not None
         for partition, (key, value, headers) in self._declared:
-            self._producer.send(self._names.commands, value, key, headers, partition).add_errback(self._on_error)
+            try:
+                producer.send(topic, value, key, headers, partition).add_errback(self._on_not_declared)
+            except KafkaError as error:
+                self._on_not_declared(error)
         self._declare_timer = self._loop.call_later(DECLARE_S, self._declare)
 
-    def _stop_declaring(self) -> None:
+    def _on_not_declared(self, error: Exception) -> None:
+        if self._closed is None:
+            self._trouble.warning(
+                f"declare {type(error).__name__}",
+                "could not tell the schedule which periodic jobs the code declares, trying again in %d s: %s",
+                DECLARE_S,
+                explain(error, self._names),
+            )
+
+    def _stop_declaring(self) -> KafkaProducer | None:
+        """Returns the producer, which is to be closed."""
         if self._declare_timer is not None:
             self._declare_timer.cancel()
-        if self._producer is not None:
-            self._producer.close(timeout=0)
+        producer, self._producer = self._producer, None
+        return producer
 
     # -- the group's consumer -----------------------------------------------------------------------------------------
 
@@ -177,13 +193,15 @@ class ScheduleOwners:
 
     def _drop(self) -> None:
         """The client is about to close."""
-        self._stop_declaring()
+        if self._closed is None:
+            self._closed = Future()
+        producer = self._stop_declaring()
+        if producer is not None:
+            producer.close(timeout=0)
         for partition in list(self._owners):
             self._end_owner(partition)
         if self._consumer is not None:
             self._consumer.close_async(autocommit=False, timeout_s=0.0)
-        if self._closed is None:
-            self._closed = Future()
         if not self._closed.is_done:
             self._closed.success(None)
 
