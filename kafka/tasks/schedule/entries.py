@@ -47,6 +47,9 @@ OLDER_KEPT_MS: Final = 86_400_000
 """How long a version that was replaced is remembered."""
 MOST_SLOTS: Final = 100
 """Slots of one entry in one step."""
+MOST_STEP_SLOTS: Final = 500
+MOST_STEP_BYTES: Final = 4 * 1024 * 1024
+"""Slots of all entries in one step, and of the payloads that are written for them, about."""
 MOST_LISTED_BYTES: Final = 800_000
 """Of an answer to LIST: it fits a results topic."""
 
@@ -133,8 +136,8 @@ class _Entry:
         slot = self.times.next_after(ms)
         self.next_ms = NEVER_MS if slot is None else slot
 
-    def due_slots(self, now_ms: int) -> list[int]:
-        """The slots that have jobs now, at most MOST_SLOTS, and passes them and those that have none."""
+    def due_slots(self, now_ms: int, most: int) -> list[int]:
+        """The slots that have jobs now, at most so many, and passes them and those that have none."""
         missed = self.definition.missed
         if self.is_paused:
             due: list[int] = []
@@ -142,7 +145,7 @@ class _Entry:
             due = []
             for slot in slots(self.times, self.passed_ms, now_ms):
                 due.append(slot)
-                if len(due) == MOST_SLOTS:
+                if len(due) == most:
                     self.pass_until(slot)
                     return due
         else:
@@ -322,13 +325,23 @@ class PeriodicEntries:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def advance(self, now_ms: int) -> None:
-        """Send the jobs of the slots that have come."""
-        for name, entry in self._entries.items():
-            if entry.is_paused or entry.next_ms > now_ms:
-                continue
-            for slot in entry.due_slots(now_ms):
-                self._send_job(entry.definition, slot, f"{name}@{slot}", f"{name}@{slot}")
+        """Send the jobs of the slots that have come, those of entries that are less late first. When they are too many
+        for one step, :attr:`next_at_ms` stays where it is."""
+        due = [entry for entry in self._entries.values() if entry.next_ms <= now_ms and not entry.is_paused]
+        due.sort(key=lambda entry: entry.next_ms, reverse=True)
+        slots_left, bytes_left = MOST_STEP_SLOTS, MOST_STEP_BYTES
+        for entry in due:
+            if slots_left <= 0 or bytes_left <= 0:
+                break
+            definition = entry.definition
+            size = len(definition.payload) + 1
+            found = entry.due_slots(now_ms, min(MOST_SLOTS, slots_left, max(1, bytes_left // size)))
+            for slot in found:
+                run = f"{definition.name}@{slot}"
+                self._send_job(definition, slot, run, run)
             self._write(entry)
+            slots_left -= max(1, len(found))
+            bytes_left -= (len(found) + 1) * size
 
     def _send_job(self, definition: EntryDefinition, time_ms: int, run: str, seed: str) -> str:
         digest = hashlib.blake2b(seed.encode(), digest_size=10).digest()

@@ -175,6 +175,31 @@ def test_a_year_of_missed_seconds_is_made_up_for_in_bounded_steps() -> None:
     assert len(owner.step(START + 365 * DAY)) == 100
 
 
+def test_thousands_of_entries_of_one_time_have_their_jobs_in_bounded_steps_by_turns() -> None:
+    """A step is one transaction, which a broker ends after ten seconds, and the process says nothing to its group
+    meanwhile."""
+    owner = Owner()
+    late = [definition(f"late{number}", "all", every_s=1) for number in range(50)]
+    owner.step(START, declare(START, "v1", *late, *(definition(f"{number}") for number in range(2000))))
+    now_ms, counts = START + HOUR, []
+    while len(counts) < 9:
+        counts.append(len(owner.step(now_ms)))
+    assert max(counts) <= 500
+    ran = [dict(job.headers or [])["run"] for job in owner.jobs]
+    assert sum(not (run or b"").startswith(b"late") for run in ran) == 2000, "no entry waits for another's arrears"
+    while owner.machine.next_at_ms <= now_ms:
+        owner.step(now_ms)
+    assert len(owner.jobs) == 50 * 3600 + 2000
+    assert len({dict(job.headers or [])["run"] for job in owner.jobs}) == len(owner.jobs)
+
+
+def test_a_step_with_large_payloads_has_few_jobs() -> None:
+    owner = Owner()
+    owner.step(START, declare(START, "v1", *(definition(f"{number}", payload=bytes(500_000)) for number in range(20))))
+    assert len(owner.step(START + HOUR)) < 12
+    assert owner.machine.next_at_ms <= START + HOUR
+
+
 def test_a_paused_entry_makes_no_jobs_also_not_afterwards() -> None:
     owner = Owner()
     owner.step(START, declare(START, "v1", definition(missed="all")))
