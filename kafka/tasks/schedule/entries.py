@@ -130,6 +130,12 @@ class _Entry:
         self.passed_ms = passed_ms
         self.pass_until(passed_ms)
 
+    def redefine(self, definition: EntryDefinition, now_ms: int) -> None:
+        """Take another definition. New times count from now on, and none again that has passed: time may go back, for
+        one owner's is not exactly another's."""
+        has_new_times = definition.times != self.definition.times
+        self.define(definition, max(now_ms, self.passed_ms) if has_new_times else self.passed_ms)
+
     def pass_until(self, ms: int) -> None:
         """Slots until then are done with."""
         self.passed_ms = ms
@@ -250,7 +256,7 @@ class PeriodicEntries:
         elif entry.is_paused != (kind == PAUSE):
             assert kind in (PAUSE, RESUME)
             entry.is_paused = kind == PAUSE
-            entry.pass_until(now_ms)  # slots of a pause have no jobs
+            entry.pass_until(max(now_ms, entry.passed_ms))  # slots of a pause have no jobs
             self._write(entry)
         return {"ok": True, "next": None if entry.is_paused or entry.next_ms == NEVER_MS else entry.next_ms}
 
@@ -285,7 +291,7 @@ class PeriodicEntries:
         if entry is None:
             entry = self._entries[definition.name] = _Entry(definition, False, False, now_ms)
         elif entry.definition != definition:
-            entry.define(definition, now_ms)
+            entry.redefine(definition, now_ms)
         self._write(entry)
         return {"ok": True, "next": None if entry.is_paused or entry.next_ms == NEVER_MS else entry.next_ms}
 
@@ -313,10 +319,8 @@ class PeriodicEntries:
             entry = self._entries.get(name)
             if entry is None:
                 entry = self._entries[name] = _Entry(definition, True, False, now_ms)
-            elif entry.definition.times != definition.times:
-                entry.define(definition, max(now_ms, entry.passed_ms))
             elif entry.definition != definition or not entry.is_declared:
-                entry.define(definition, entry.passed_ms)
+                entry.redefine(definition, now_ms)
             else:
                 continue
             entry.is_declared = True

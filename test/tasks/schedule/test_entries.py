@@ -200,6 +200,26 @@ def test_a_step_with_large_payloads_has_few_jobs() -> None:
     assert owner.machine.next_at_ms <= START + HOUR
 
 
+@pytest.mark.parametrize("kinds", [(PAUSE, RESUME), (ADD,)], ids="-".join)
+def test_no_slot_runs_again_where_time_has_gone_back(kinds: tuple[str, ...]) -> None:
+    """A new owner may know the broker's time less exactly, and a broker's clock may step."""
+    owner = Owner()
+    owner.ask(START, ADD, "e", definition().to_bytes())
+    owner.step(START + HOUR)
+    owner.start()
+    for kind in kinds:
+        owner.ask(START + HOUR - 5, kind, "e", definition(missed="all").to_bytes())
+    assert owner.runs_until(START + 2 * HOUR) == [START + 2 * HOUR]
+    assert slots_of(owner.jobs) == [START + HOUR, START + 2 * HOUR]
+
+
+def test_an_entry_that_is_changed_when_its_time_has_come_runs_then() -> None:
+    owner = Owner()
+    owner.ask(START, ADD, "e", definition().to_bytes())
+    owner.ask(START + HOUR, ADD, "e", definition(key=b"k").to_bytes())
+    assert slots_of(owner.jobs) == [START + HOUR]
+
+
 def test_a_paused_entry_makes_no_jobs_also_not_afterwards() -> None:
     owner = Owner()
     owner.step(START, declare(START, "v1", definition(missed="all")))
