@@ -27,14 +27,16 @@ import binascii
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.commands import ADD, DECLARE, LIST, PAUSE, REMOVE, RESUME, RUN, Command, StoredJob
-from kafka.tasks.format.envelope import MOST_SHOWN, Header
+from kafka.tasks.format.envelope import MOST_SHOWN, Header, truncated_repr
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.schedule import DECLARED_KEY, ENTRY_PREFIX, ScheduleRecord
+from kafka.tasks.format.topics import is_queue
 from kafka.tasks.schedule.pending import NEVER_MS
 from kafka.tasks.schedule.times import Times, latest, slots, times_of
 
@@ -98,16 +100,24 @@ class EntryDefinition(NamedTuple):
             expires = body.get("expires")
             if not all(isinstance(text, str) and text for text in texts) or body["missed"] not in MISSED:
                 raise ValueError("a text is missing")
+            if not is_queue(body["queue"]):
+                raise ValueError(f"{truncated_repr(body['queue'])} is no queue")
+            expires_s = None if expires is None else float(expires)
+            if expires_s is not None and not isfinite(expires_s):
+                raise ValueError("it expires at no time")
+            headers = tuple((str(name), _from_text(text)) for name, text in body["headers"])
+            for text in (*texts, *(name for name, _ in headers)):
+                text.encode()  # not half of a surrogate pair
             return EntryDefinition(
                 body["name"],
                 body["times"],
                 body["missed"],
                 body["queue"],
                 body["task"],
-                tuple((str(name), _from_text(text)) for name, text in body["headers"]),
+                headers,
                 _from_text(body["payload"]) or b"",
                 _from_text(body.get("key")),
-                None if expires is None else float(expires),
+                expires_s,
             )
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, IllegalArgumentError) as error:
             raise BadRecord("bad-entry", f"malformed periodic entry: {error}") from None
@@ -202,7 +212,11 @@ class PeriodicEntries:
         """Take in the next record of the partition about entries; :class:`BadRecord` when it is damaged."""
         if key == DECLARED_KEY:
             body = _json_object(value)
-            self._version, self._older = str(body.get("version", "")), dict(body.get("older", {}))
+            older = body.get("older", {})
+            if not isinstance(older, dict):
+                raise BadRecord("bad-entry", "the older versions of what is declared are no JSON object")
+            self._version = str(body.get("version", ""))
+            self._older = {version: _whole(at_ms) for version, at_ms in older.items()}
             return
         name = key.removeprefix(ENTRY_PREFIX)
         if value is None:
@@ -211,7 +225,7 @@ class PeriodicEntries:
         body = _json_object(value)
         definition = EntryDefinition.from_json(body.get("definition"))
         is_declared, is_paused = body.get("source") == "declared", bool(body.get("paused"))
-        self._entries[name] = _Entry(definition, is_declared, is_paused, int(body.get("passed", 0)))
+        self._entries[name] = _Entry(definition, is_declared, is_paused, _whole(body.get("passed", 0)))
 
     def _write(self, entry: _Entry) -> None:
         name = entry.definition.name
@@ -227,7 +241,10 @@ class PeriodicEntries:
         """Take in a command about entries."""
         if command.kind == DECLARE:
             body = _json_object(command.body)
-            definitions = [EntryDefinition.from_json(each) for each in body.get("entries", ())]
+            entries = body.get("entries", [])
+            if not isinstance(entries, list):
+                raise BadRecord("bad-entry", "the entries of a declaration are no JSON array")
+            definitions = [EntryDefinition.from_json(each) for each in entries]
             self._declare(str(body.get("version", "")), definitions, command.time_ms, now_ms)
             return
         try:
@@ -241,7 +258,10 @@ class PeriodicEntries:
         if kind == LIST:
             return self._list()
         if kind == ADD:
-            return self._add(EntryDefinition.from_json(_json_object(command.body)), now_ms)
+            definition = EntryDefinition.from_json(_json_object(command.body))
+            if definition.name != name:
+                raise BadRecord("bad-entry", f"the entry is named {definition.name!r}, and the command {name!r}")
+            return self._add(definition, now_ms)
         entry = self._entries.get(name)
         if entry is None:
             return {"error": f"there is no periodic entry {name!r}"}
@@ -370,6 +390,12 @@ def _json_object(value: bytes | None) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise BadRecord("bad-entry", "a record about periodic entries is no JSON object")
     return body
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int):
+        raise BadRecord("bad-entry", f"a time of the periodic entries is no number: {truncated_repr(str(value))}")
+    return value
 
 
 def _to_text(raw: bytes | None) -> str | None:

@@ -328,7 +328,8 @@ def test_jobs_of_a_queue_that_is_gone_end_as_failures() -> None:
 
 BROKEN: list[dict[str, Any]] = [
     {"name": ""}, {"missed": "never"}, {"times": {"cron": "x", "tz": "UTC"}}, {"times": None}, {"queue": 7},
-    {"payload": "%"}, {"headers": [["a"]]}, {"expires": "soon"}, {"headers": 3},
+    {"payload": "%"}, {"headers": [["a"]]}, {"expires": "soon"}, {"headers": 3}, {"expires": float("inf")},
+    {"expires": float("nan")}, {"queue": "no queue!"}, {"name": "\ud800"}, {"headers": [["\ud800", ""]]},
 ]  # fmt: skip
 
 
@@ -341,6 +342,30 @@ def test_a_damaged_definition_is_refused(changes: dict[str, Any]) -> None:
     assert "malformed periodic entry" in owner.ask(START, ADD, "e", json.dumps(body).encode())["error"]
     with pytest.raises(BadRecord):
         owner.machine.apply(command(DECLARE, "", START, b'{"version": "1", "entries": [3]}'), START)
+
+
+@pytest.mark.parametrize("entries", [b"3", b"null", b'"ab"'], ids=repr)
+def test_a_damaged_declaration_is_refused(entries: bytes) -> None:
+    with pytest.raises(BadRecord):
+        Owner().machine.apply(command(DECLARE, "", START, b'{"version": "1", "entries": %b}' % entries), START)
+
+
+def test_an_entry_goes_to_the_partition_of_its_name() -> None:
+    assert "is named" in Owner().ask(START, ADD, "other", definition().to_bytes())["error"]
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("declared", {"older": 3}), ("declared", {"older": {"v0": "x"}}), ("declared", {"older": [["v0"]]}),
+        ("entry:e", {"passed": "x"}), ("entry:e", {"passed": None}), ("entry:e", {"passed": float("inf")}),
+    ],
+)  # fmt: skip
+def test_a_damaged_record_of_the_state_is_refused(key: str, changes: dict[str, Any]) -> None:
+    body = {"version": "v1", "older": {}, "definition": definition().to_json(), "source": "added", "passed": START}
+    Owner().machine.restore(key.encode(), json.dumps(body).encode(), [], 0)
+    with pytest.raises(BadRecord):
+        Owner().machine.restore(key.encode(), json.dumps({**body, **changes}).encode(), [], 0)
 
 
 def test_a_definition_is_the_same_after_a_round_trip() -> None:
