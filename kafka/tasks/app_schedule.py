@@ -8,7 +8,7 @@ removed, too, and is kept like a job. All calls are answered by the owner of the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.errors import IllegalArgumentError
@@ -19,10 +19,12 @@ from kafka.tasks.periodic import define_entry, read_times
 from kafka.tasks.requests import ask
 from kafka.tasks.schedule.times import times_of
 from kafka.tasks.settings import Seconds, optional_timeout
+from kafka.tasks.start_time import LAST_MS, as_datetime, instant_ms
 from kafka.tasks.task import Task
 
 if TYPE_CHECKING:
     from kafka.tasks.app import App
+    from kafka.tasks.backends.base import Backend
 
 ANSWER_TIMEOUT_S = 10.0
 """How long a call waits for an owner of the schedule, unless the caller says otherwise."""
@@ -44,13 +46,14 @@ class PeriodicEntry(NamedTuple):
     spec: Mapping[str, Any]
 
     def upcoming(self, count: int) -> Iterator[datetime]:
-        """Its next times, at most so many."""
-        times, at = times_of(self.spec), self.next
+        """Its next times, at most so many, up to the year 9999."""
+        times = times_of(self.spec)
+        ms = None if self.next is None else instant_ms("next", self.next)
         for _ in range(count):
-            if at is None:
+            if ms is None or ms > LAST_MS:
                 return
-            yield at
-            at = _when(times.next_after(int(at.timestamp() * 1000)))
+            yield as_datetime(ms)
+            ms = times.next_after(ms)
 
 
 class Schedule:
@@ -112,7 +115,7 @@ class Schedule:
         found = [
             _entry(row)
             for partition in range(backend.schedule_partitions())
-            for row in ask(backend, LIST, "", seconds, partition=partition)["entries"]
+            for row in _rows(backend, partition, seconds)
         ]
         return sorted(found)
 
@@ -122,6 +125,18 @@ class Schedule:
         if "error" in answer:
             raise TaskError(answer["error"])
         return answer
+
+
+def _rows(backend: Backend, partition: int, timeout: float | None) -> Iterator[dict[str, Any]]:
+    """The entries of a partition; an answer has room for some hundred."""
+    last = ""
+    while True:
+        answer = ask(backend, LIST, last, timeout, partition=partition)
+        rows = answer["entries"]
+        yield from rows
+        if not answer.get("left_out"):
+            return
+        last = rows[-1]["name"]
 
 
 def _entry(row: Mapping[str, Any]) -> PeriodicEntry:
@@ -150,4 +165,4 @@ def _times_text(spec: Mapping[str, Any]) -> str:
 
 
 def _when(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, timezone.utc)
+    return None if ms is None else as_datetime(ms)

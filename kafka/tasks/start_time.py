@@ -16,7 +16,8 @@ from kafka.tasks.settings import LONGEST_S
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MS: Final = timedelta(milliseconds=1)
-_LAST_MS: Final = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // _MS
+LAST_MS: Final = (datetime.max.replace(tzinfo=timezone.utc) - _EPOCH) // _MS
+"""The end of the year 9999."""
 
 
 class StartTime(NamedTuple):
@@ -73,4 +74,4 @@ def instant_ms(name: str, value: Any) -> int:
 
 def as_datetime(ms: int) -> datetime:
     """Milliseconds since the epoch as an aware ``datetime`` in UTC; the last one there is for what is too much."""
-    return _EPOCH + min(ms, _LAST_MS) * _MS
+    return _EPOCH + min(ms, LAST_MS) * _MS

@@ -16,7 +16,7 @@ owner. The header ``schedule-command`` says which command it is::
     DECLARE      --       value: JSON, the periodic entries that an app's code declares in this partition
     ADD          entry    request; value: JSON, one entry
     REMOVE PAUSE RESUME RUN   entry   request
-    LIST         --       request: the entries of this partition
+    LIST         entry    request: the entries of this partition whose names come after this one; --: from the first
 
 ``request`` is an id like a job's (:mod:`kafka.tasks.format.job_id`), of the client's own: the answer is the state
 record SUCCESS of that id, with a JSON object as its value, so a client waits for an answer as for a result.

@@ -52,8 +52,8 @@ MOST_SLOTS: Final = 100
 MOST_STEP_SLOTS: Final = 500
 MOST_STEP_BYTES: Final = 4 * 1024 * 1024
 """Slots of all entries in one step, and of the payloads that are written for them, about."""
-MOST_LISTED_BYTES: Final = 800_000
-"""Of an answer to LIST: it fits a results topic."""
+MOST_LISTED_BYTES: Final = 48_000
+"""Of an answer to LIST: it fits a results topic, whatever an app has for ``max_payload_bytes``."""
 
 Answer = Callable[[Command, "dict[str, Any]"], None]
 Write = Callable[[ScheduleRecord], None]
@@ -256,7 +256,7 @@ class PeriodicEntries:
     def _change(self, command: Command, now_ms: int) -> dict[str, Any]:
         kind, name = command.kind, command.subject
         if kind == LIST:
-            return self._list()
+            return self._list(name)
         if kind == ADD:
             definition = EntryDefinition.from_json(_json_object(command.body))
             if definition.name != name:
@@ -280,10 +280,12 @@ class PeriodicEntries:
             self._write(entry)
         return {"ok": True, "next": None if entry.is_paused or entry.next_ms == NEVER_MS else entry.next_ms}
 
-    def _list(self) -> dict[str, Any]:
+    def _list(self, after: str) -> dict[str, Any]:
+        """The entries whose names come after this one, as many as an answer has room for, and how many are left."""
         shown: list[dict[str, Any]] = []
         size = 0
-        for name in sorted(self._entries):
+        names = sorted(name for name in self._entries if name > after)
+        for name in names:
             entry = self._entries[name]
             definition = entry.definition
             has_next = not entry.is_paused and entry.next_ms != NEVER_MS
@@ -299,8 +301,8 @@ class PeriodicEntries:
                 "next": entry.next_ms if has_next else None,
             }
             size += len(_json(row)) + 1
-            if size > MOST_LISTED_BYTES:
-                return {"entries": shown, "left_out": len(self._entries) - len(shown)}
+            if shown and size > MOST_LISTED_BYTES:
+                return {"entries": shown, "left_out": len(names) - len(shown)}
             shown.append(row)
         return {"entries": shown}
 
