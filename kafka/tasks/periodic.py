@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import IllegalArgumentError
@@ -54,6 +55,10 @@ def define_entry(
 ) -> EntryDefinition:
     """The entry that makes this call at these times; :class:`IllegalArgumentError` when the arguments do not fit."""
     check_task_name("the name of a periodic entry", name)
+    if not isinstance(args, (list, tuple)):
+        raise IllegalArgumentError(f"args must be a list or tuple of arguments, not {args!r}")
+    if not isinstance(kwargs, (Mapping, NoneType)) or not all(isinstance(key, str) for key in kwargs or ()):
+        raise IllegalArgumentError(f"kwargs must be a dict with str keys, not {kwargs!r}")
     task, queue, headers, payload, expires_s = call.template(tuple(args), dict(kwargs or {}))
     return EntryDefinition(
         name, times.spec(), check_missed(missed), queue, task, tuple(headers), payload, None, expires_s

@@ -251,6 +251,8 @@ class Call(Generic[P, R]):
         """This call, to be made by others. :class:`kafka.errors.IllegalArgumentError` when the arguments do not fit;
         other errors as of :meth:`delay`."""
         task = self._task
+        if self._start is not None:
+            raise IllegalArgumentError("delay and eta are for a single call; a periodic entry has its own times")
         try:
             task.check_arguments(args, kwargs)
         except TypeError as error:
