@@ -102,6 +102,8 @@ def _distance(seconds: float) -> str:
 
 
 def _next(app: App, args: argparse.Namespace) -> int:
+    if args.count < 1:
+        raise CommandError(f"--count must be 1 or more, not {args.count}")
     times = {entry.name: list(entry.upcoming(args.count)) for entry in _entries(app, args.names)}
     if args.json:
         print(json.dumps({name: [at.isoformat() for at in each] for name, each in times.items()}, indent=2))
