@@ -48,8 +48,10 @@ def asking(
 
     record = yield WaitForEnd(backend, request, deadline.left_s(), sent, check=raise_if_not_sent)
     if not is_final(record):
+        about = f" of {subject}" if subject else ""
+        limit = "" if timeout is None else f" within {round(timeout, 2):g} s"
         raise JobTimeout(
-            f"no owner of the schedule of app {backend.app} has answered {kind} of {subject} within {timeout} s: run "
+            f"no owner of the schedule of app {backend.app} has answered {kind}{about}{limit}: run "
             "`python -m kafka worker MODULE:APP` with a process pool, or `python -m kafka scheduler MODULE:APP`"
         )
     answer = json.loads(record.value) if record.state is JobState.SUCCESS else record.detail()

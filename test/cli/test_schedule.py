@@ -41,9 +41,7 @@ def test_it_lists_entries_and_their_times(app: App, capsys: pytest.CaptureFixtur
 
 def test_it_shows_the_next_times(app: App, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schedule", "next", "tasks:app", "nightly", "--count", "3", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {
-        "nightly": [f"2026-03-0{day}T00:00:00+00:00" for day in (2, 3, 4)]
-    }
+    assert json.loads(capsys.readouterr().out) == {"nightly": [f"2026-03-0{day}T00:00:00+00:00" for day in (2, 3, 4)]}
     assert main(["schedule", "next", "tasks:app", "--count", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
 
@@ -70,8 +68,6 @@ def test_it_pauses_resumes_and_runs(app: App, capsys: pytest.CaptureFixture[str]
         (["next", "tasks:app", "--count", "-1"], "--count"),
     ],
 )
-def test_a_mistake_is_one_line(
-    app: App, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
-) -> None:
+def test_a_mistake_is_one_line(app: App, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
     assert main(["schedule", *arguments]) != 0
     assert text in capsys.readouterr().err

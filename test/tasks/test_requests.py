@@ -11,7 +11,7 @@ import pytest
 from kafka.errors import MessageSizeTooLargeError
 from kafka.tasks import App, JobTimeout
 from kafka.tasks import waiting as waiting_module
-from kafka.tasks.format.commands import LOOK, PAUSE, Command
+from kafka.tasks.format.commands import LIST, LOOK, PAUSE, Command
 from kafka.tasks.format.job_id import make_id, partition_of
 from kafka.tasks.requests import ask, ask_async
 from test.tasks.fakes import FakeBackend, FakeSent
@@ -91,3 +91,8 @@ def test_topics_that_take_too_long_are_a_timeout_and_go_on_being_made(
         ask(backend, LOOK, JOB, 0.01)
     go_on.set()
     assert made.wait(10)
+
+
+def test_a_question_about_nothing_in_particular_names_nothing(backend: FakeBackend) -> None:
+    with pytest.raises(JobTimeout, match=r"has answered LIST within 0.02 s: run"):
+        ask(backend, LIST, "", 0.0199, partition=0)

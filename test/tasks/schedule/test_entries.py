@@ -181,7 +181,8 @@ def test_thousands_of_entries_of_one_time_have_their_jobs_in_bounded_steps_by_tu
     owner = Owner()
     late = [definition(f"late{number}", "all", every_s=1) for number in range(50)]
     owner.step(START, declare(START, "v1", *late, *(definition(f"{number}") for number in range(2000))))
-    now_ms, counts = START + HOUR, []
+    now_ms = START + HOUR
+    counts: list[int] = []
     while len(counts) < 9:
         counts.append(len(owner.step(now_ms)))
     assert max(counts) <= 500

@@ -281,7 +281,11 @@ def test_a_lease_whose_answer_was_lost_does_not_start_the_job_beside_its_run(ben
 
     def lose_answer(records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         process.publisher.publish = publish  # type: ignore[method-assign]
-        publish(records, lambda _: bench.loop.call_later(45.0, done, [KafkaTimeoutError("no answer")]))
+
+        def answered(_: object) -> None:
+            bench.loop.call_later(45.0, done, [KafkaTimeoutError("no answer")])
+
+        publish(records, answered)
 
     process.publisher.publish = lose_answer  # type: ignore[method-assign]
     bench.pass_time(31.0)
