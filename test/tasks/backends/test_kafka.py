@@ -52,7 +52,16 @@ from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.backends.kafka.enqueue_tally import EnqueueTally
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.deadline import Deadline
-from kafka.tasks.delivery.base import Appended, ClaimKind, Ending, JobLease, OutgoingRecord, RecordKind, sources_of
+from kafka.tasks.delivery.base import (
+    Appended,
+    Claim,
+    ClaimKind,
+    Ending,
+    JobLease,
+    OutgoingRecord,
+    RecordKind,
+    sources_of,
+)
 from kafka.tasks.delivery.share_group import delivery
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
@@ -685,6 +694,21 @@ def test_a_finished_suspect_that_is_delivered_again_is_reported(stage: Stage) ->
     assert [leases for leases, _ in stage.events.gone] == [[refused]]
     answer([Acknowledged(record_of(later), accepted, error)])
     assert [leases for leases, _ in stage.events.gone] == [[refused], [later]]
+
+
+def test_a_job_that_goes_on_by_another_claim_is_reported_when_the_broker_delivers_it_again(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    refused, taken, _ = stage.leases
+    records = [record_of(lease) for lease in stage.leases]
+    stage.delivery.accept([refused, taken])
+    for lease in (refused, taken):
+        lease.claim = Claim(ClaimKind.SCHEDULE, 1)
+    accepted, error = AcknowledgeType.ACCEPT, InvalidRecordStateError("offset 0 is not acquired")
+    answer = stage.main.options["on_acknowledged"]
+    answer([Acknowledged(records[0], accepted, error), Acknowledged(records[1], accepted, None)])
+    assert [leases for leases, _ in stage.events.gone] == [[refused]]
+    assert "finished job" not in caplog.text
 
 
 def test_a_lock_that_turns_out_to_be_gone_is_reported_on_a_later_turn(stage: Stage) -> None:

@@ -121,7 +121,7 @@ class ShareDelivery:
 
     def accept(self, leases: Sequence[JobLease]) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
-        self._acknowledge(leases, AcknowledgeType.ACCEPT)
+        self._acknowledge(leases, AcknowledgeType.ACCEPT, goes_on=True)
 
     def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
@@ -213,14 +213,14 @@ class ShareDelivery:
         if not members:
             self._loop.call_soon(answered)
 
-    def _acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> None:
+    def _acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType, goes_on: bool = False) -> None:
         by_source: dict[JobSource, list[JobLease]] = {}
         for lease in leases:
             by_source.setdefault(lease.source, []).append(lease)
         refused: list[JobLease] = []
         for source, of_one in by_source.items():
             member = self._members.get(source)
-            refused += of_one if member is None else member.acknowledge(of_one, kind)
+            refused += of_one if member is None else member.acknowledge(of_one, kind, goes_on)
         if refused:
             self._loop.call_soon(self._events.lost, refused, "acquisition lock timed out")
 
@@ -234,7 +234,7 @@ class _Member:
         self._source = source
         self._events = events
         self._held: dict[ShareRecord, JobLease] = {}
-        self._unanswered: dict[ShareRecord, JobLease] = {}  # of suspects: finished, and not answered yet
+        self._unanswered: dict[ShareRecord, JobLease] = {}  # accepted and not answered yet: suspects, and what goes on
         self._idle_checks = 0
         self.consumer = KafkaShareConsumer(
             source.topic,
@@ -263,14 +263,14 @@ class _Member:
         """Leave the group; ``closed`` is called when it has left."""
         self.consumer.close_async().add_both(closed)
 
-    def acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType) -> list[JobLease]:
-        """Acknowledge the leases' records; those whose locks are gone."""
+    def acknowledge(self, leases: Sequence[JobLease], kind: AcknowledgeType, goes_on: bool) -> list[JobLease]:
+        """Acknowledge the leases' records; those whose locks are gone. ``goes_on``: their jobs have not ended."""
         held = self._held
         records: list[ShareRecord] = [_record(lease) for lease in leases]
         if kind is not AcknowledgeType.RENEW:
             for record in records:
                 held.pop(record, None)
-            if self._source.is_suspect:
+            if goes_on or self._source.is_suspect:
                 self._unanswered.update(zip(records, leases, strict=True))
         try:
             refused = self.consumer.acknowledge_all(records, kind)
@@ -307,7 +307,7 @@ class _Member:
     def _acknowledged(self, acknowledged: list[Acknowledged]) -> None:
         """Reports the leases whose acknowledgement was rejected as lost. A rejected ACCEPT of a finished job is
         logged, since the broker delivers the job again; its lease is known for suspects alone, whose settlements wait
-        for the answer."""
+        for the answer. A job that goes on by another claim is not finished, and its run is to end."""
         refused = [(record, kind, error) for record, kind, error in acknowledged if error is not None]
         ended: dict[ShareRecord, JobLease] = {}
         if self._unanswered:
@@ -322,8 +322,8 @@ class _Member:
         for record, _, _ in refused:
             lease = self._held.pop(record, None)
             if lease is None:
-                settled += 1
                 lease = ended.get(record)
+                settled += lease is None or not lease.is_handed_off
             if lease is not None:
                 leases.append(lease)
         error = refused[0][2]
