@@ -81,13 +81,14 @@ class Schedule:
         """Add an entry, or change the one of this name that was added before; returns its next time.
 
         Times and ``missed`` as of :meth:`kafka.tasks.App.periodic`, ``options`` as of :meth:`kafka.tasks.Task.using`.
-        :class:`kafka.tasks.TaskError` when the code declares an entry of this name.
+        :class:`kafka.tasks.TaskError` when the code declares an entry of this name, or no worker could run the task.
         """
         found = self._app.find_task(task) if isinstance(task, str) else task
         if found is None:
             raise IllegalArgumentError(f"the app {self._app.name!r} declares no task {task!r}")
         times = read_times(cron, every, anchor, tz)
         definition = define_entry(name, times, missed, found.using(**options), args, kwargs)
+        found.check_call(tuple(args), dict(kwargs or {}))
         self._app.open_route(definition.queue)
         answer = self._ask(ADD, name, timeout, body=definition.to_bytes())
         return _when(answer.get("next"))

@@ -1,8 +1,8 @@
 """The retry policy of a task: how many attempts, for which errors, how far apart.
 
 ``max_attempts`` counts *all* attempts, the first included. The policy decides nothing by itself:
-:func:`kafka.tasks.rules.decide.decide` does, from the numbers. The next attempt is written at once, with the time at
-which it is due; the worker that leases it holds it until then.
+:func:`kafka.tasks.rules.decide.decide` does, from the numbers. The next attempt goes to the schedule, with the time at
+which it is due; without a back-off it goes to its queue at once.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import App, Task, TaskError
+from kafka.tasks.errors import TaskInMain
 from kafka.tasks.testing import FakeClock, TestingJobs
 
 START = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -80,6 +81,17 @@ def test_an_entry_that_never_runs_again_has_no_next_time(shop: Shop, jobs: Testi
     shop.app.schedule.pause("e")
     (entry,) = shop.app.schedule.list()
     assert (entry.next, list(entry.upcoming(3))) == (None, [])
+
+
+def test_a_task_of_main_is_refused_as_it_is_for_a_single_call() -> None:
+    app = App("shop", bootstrap_servers="127.0.0.1:1")
+
+    def report() -> None: ...
+
+    report.__module__, report.__qualname__ = "__main__", "report"
+    task = app.task(report)
+    with pytest.raises(TaskInMain):
+        app.schedule.add("e", task, every=60)
 
 
 def test_what_cannot_be_is_said_where_it_is_written(shop: Shop, jobs: TestingJobs) -> None:
