@@ -17,7 +17,7 @@ from kafka.tasks import App
 from kafka.tasks.backends.kafka.admin import new_topic
 from kafka.tasks.backends.kafka.schedule_owner import OwnerStage, PartitionOwner
 from kafka.tasks.backends.kafka.schedule_owners import ScheduleOwners
-from kafka.tasks.format.commands import encode_command, partition_of_job, put_headers
+from kafka.tasks.format.commands import CommandRecord, encode_command, partition_of_job, put_headers
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.topics import TopicDefaults, cancelled_plan, schedule_plans
@@ -239,6 +239,10 @@ class Scene:
     def send(self, job_id: str, value: bytes, headers: list[Header]) -> None:
         partition = partition_of_job(job_id, self.partitions)
         self._producer.send(self.names.commands, value, job_id.encode(), headers, partition)
+
+    def send_entry(self, record: CommandRecord) -> None:
+        """Send a command about an entry; there is one partition."""
+        self._producer.send(self.names.commands, record.value, record.key, record.headers, 0)
 
     def answers_to(self, request: str) -> list[dict[str, Any]]:
         return [answer for of, answer in self.answers if of == request]

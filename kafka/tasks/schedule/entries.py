@@ -380,6 +380,19 @@ class PeriodicEntries:
         return job_id
 
 
+def queues_of(command: Command) -> set[str]:
+    """The queues of the entries in a command, as far as it can be read."""
+    if command.kind not in (ADD, DECLARE):
+        return set()
+    try:
+        body = _json_object(command.body)
+    except BadRecord:
+        return set()
+    entries = body.get("entries") if command.kind == DECLARE else [body]
+    found = [each.get("queue") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    return {queue for queue in found if isinstance(queue, str)}
+
+
 def _json(body: Any) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 

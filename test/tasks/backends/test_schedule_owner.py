@@ -23,8 +23,9 @@ from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule_owners
 from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
-from kafka.tasks.format.commands import CANCEL, DECLARE, LOOK, RESCHEDULE, encode_command
+from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RESCHEDULE, RUN, encode_command
 from kafka.tasks.format.envelope import Header
+from kafka.tasks.schedule.entries import EntryDefinition
 from kafka.tasks.worker.worker import Worker
 from kafka.testing import EmbeddedBroker
 from test.support.waiting import until
@@ -165,6 +166,19 @@ def test_jobs_of_a_queue_without_topics_end_as_failures_and_hold_up_no_others(sc
     scene.until(lambda: job in scene.moved and scene.states)
     assert scene.states == [(lost, "FAILURE")]
     assert scene.moved == [job]
+
+
+def test_an_entry_that_runs_as_soon_as_it_is_added_does_so_where_its_queue_has_no_topics(scene: Scene) -> None:
+    entry = EntryDefinition("e", {"every_s": 60, "anchor_ms": 0}, "skip", "gone", "send", (("name", b"send"),), b"[]")
+    for kind, body in ((ADD, entry.to_bytes()), (RUN, b"")):
+        record = encode_command(kind, "e", request=scene.new_id(), body=body)
+        scene.send_entry(record)
+    owner = scene.own()
+    job = scene.put()
+    scene.until(lambda: job in scene.moved and len(scene.answers) == 2)
+    run_now = scene.answers[1][1]["job"]
+    scene.until(lambda: (run_now, "FAILURE") in scene.states)
+    assert owner.owner.moved_count == 1
 
 
 def test_a_queue_whose_topics_are_deleted_holds_up_the_others_for_one_timeout_only(

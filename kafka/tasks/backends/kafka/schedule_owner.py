@@ -48,6 +48,7 @@ from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.commands import QUEUE, Command, decode_command
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.schedule.entries import queues_of
 from kafka.tasks.schedule.machine import Round, ScheduleMachine
 from kafka.tasks.settings import Settings
 
@@ -296,6 +297,7 @@ class PartitionOwner:
         taken = self._take_waiting()
         commands = [command for _, command in taken if command is not None]
         queues = {command.job.queue for command in commands if command.job is not None} | machine.entry_queues
+        queues.update(*map(queues_of, commands))
         await self._read(machine.to_read(commands, self._context.now_ms()), queues)
         due_topics = self._context.due_topics
         await due_topics.look_for(queues)
