@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     app = client_settings.load_app(args)
+    if app.is_in_process:
+        raise CommandError(
+            f"the schedule of the app {app.name} is in the memory of the process that uses it "
+            f"({app.settings.bootstrap_servers}): commands can neither list nor change its entries"
+        )
     try:
         return ACTIONS[args.action](app, args)
     finally:

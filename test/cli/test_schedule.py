@@ -27,6 +27,7 @@ def app(monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
         made.schedule.add("often", note, every=90)
         monkeypatch.setattr(client_settings, "load_app", lambda args: made)
         monkeypatch.setattr(made, "close", lambda: None)
+        monkeypatch.setattr(App, "is_in_process", False)  # as far as the command is to know
         yield made
 
 
@@ -56,6 +57,14 @@ def test_it_pauses_resumes_and_runs(app: App, capsys: pytest.CaptureFixture[str]
     assert lines[2] == "no entry runs again"
     assert lines[3] == "nightly is resumed; it runs next at 2026-03-02 00:00:00 UTC"
     assert lines[4].startswith("often runs now: job ")
+
+
+def test_an_app_in_memory_has_nothing_to_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client_settings, "load_app", lambda args: App("shop", bootstrap_servers="memory://"))
+    assert main(["schedule", "list", "tasks:app"]) == 2
+    assert "in the memory of the process that uses it (memory://)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
