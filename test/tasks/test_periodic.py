@@ -105,7 +105,7 @@ def test_a_module_that_is_loaded_twice_declares_the_same(shop: Shop) -> None:
         ({"every": 60, "name": "a\nb"}, "printable"),
         ({"every": 60, "delay": 5}, "single call"),
         ({"every": 60, "eta": datetime(2999, 1, 1, tzinfo=timezone.utc)}, "single call"),
-        ({"every": 60, "args": (object(),)}, "note"),
+        ({"every": 60, "args": (Ellipsis,)}, "note"),
         ({"every": 60, "args": "a"}, "args must be"),
         ({"every": 60, "kwargs": 3}, "kwargs must be"),
     ],
