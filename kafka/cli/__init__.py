@@ -32,7 +32,7 @@ EXIT_BROKEN_PIPE: Final = 141
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "broker": ("kafka.cli.broker", "run an embedded broker with a data directory"),
     "worker": ("kafka.cli.worker", "run the jobs of an application's queues"),
-    "scheduler": ("kafka.cli.scheduler", "own the schedule of an application: jobs with a delay, and retries"),
+    "scheduler": ("kafka.cli.scheduler", "own an application's schedule: jobs with a delay, retries, periodic jobs"),
     "inspect": ("kafka.cli.inspect", "show the workers of an application, its queues, children and running jobs"),
     "dead": ("kafka.cli.dead", "list, show, replay and drop the dead jobs of a queue"),
     "demo": ("kafka.cli.demo", "an example run: jobs count the words of text files"),

@@ -109,13 +109,18 @@ def _distance(seconds: float) -> str:
 def _next(app: App, args: argparse.Namespace) -> int:
     if args.count < 1:
         raise CommandError(f"--count must be 1 or more, not {args.count}")
-    times = {entry.name: list(entry.upcoming(args.count)) for entry in _entries(app, args.names)}
+    entries = _entries(app, args.names)
+    times = {entry.name: list(entry.upcoming(args.count)) for entry in entries}
     if args.json:
         print(json.dumps({name: [at.isoformat() for at in each] for name, each in times.items()}, indent=2))
         return EXIT_OK
     rows = [(name, f"{at:%Y-%m-%d %H:%M:%S}") for name, each in times.items() for at in each]
     rows.sort(key=lambda row: row[1])
-    print("\n".join(aligned([("name", "time (UTC)"), *rows])) if rows else "no entry runs again")
+    rows += [(entry.name, "paused" if entry.is_paused else "never again") for entry in entries if entry.next is None]
+    if not rows:
+        print(f"the app {app.name} has no periodic entries")
+        return EXIT_OK
+    print("\n".join(aligned([("name", "time (UTC)"), *rows])))
     return EXIT_OK
 
 
@@ -123,6 +128,7 @@ def _each(change: Callable[[App, str], str]) -> Callable[[App, argparse.Namespac
     def act(app: App, args: argparse.Namespace) -> int:
         if not args.names:
             raise CommandError(f"which entry? python -m kafka schedule {args.action} {args.app} NAME")
+        _entries(app, args.names)  # a wrong name changes nothing
         for name in args.names:
             print(change(app, name))
         return EXIT_OK

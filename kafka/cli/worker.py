@@ -135,7 +135,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--schedule",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="own partitions of the schedule: jobs with a delay, and retries (default: with pools of processes)",
+        help="own partitions of the schedule: jobs with a delay, retries, periodic jobs (default: with pools of"
+        " processes)",
     )
     parser.add_argument(
         "--health-port", metavar="[HOST:]PORT", help="serve /healthz, /readyz and /metrics there (default: no port)"

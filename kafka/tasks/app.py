@@ -221,12 +221,14 @@ class App:
         def declare(function: Callable[P, R]) -> Task[P, R]:
             task: Task[P, R]
             if isinstance(function, Task):
+                if function.app is not self:
+                    raise IllegalArgumentError(f"task {function.name} is of another app than {self.name}")
                 task, call = function, function.using(**options)
             else:
                 decorate: Any = self.task(**options)
                 task = decorate(function)
                 call = task.using()
-            self.declared.add(define_entry(name or task.name, times, missed, call, args, kwargs))
+            self.declared.add(define_entry(task.name if name is None else name, times, missed, call, args, kwargs))
             return task
 
         return declare

@@ -84,8 +84,8 @@ class Schedule:
         :class:`kafka.tasks.TaskError` when the code declares an entry of this name, or no worker could run the task.
         """
         found = self._app.find_task(task) if isinstance(task, str) else task
-        if found is None:
-            raise IllegalArgumentError(f"the app {self._app.name!r} declares no task {task!r}")
+        if not isinstance(found, Task) or found.app is not self._app:
+            raise IllegalArgumentError(f"add() takes a task of the app {self._app.name!r}, or its name, not {task!r}")
         times = read_times(cron, every, anchor, tz)
         definition = define_entry(name, times, missed, found.using(**options), args, kwargs)
         found.check_call(tuple(args), dict(kwargs or {}))

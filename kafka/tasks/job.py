@@ -318,6 +318,9 @@ class JobHandle(Generic[R]):
         deadline = Deadline(timeout)
         # The reader follows the job from here on, so that it sees the record that the owner may write.
         record = yield WaitForEnd(self.backend, self.id, timeout, is_enough=lambda record: True)
+        if terminate and _was_cancelled(record):  # it may run on: now its process is to be ended, too
+            yield from asking(self.backend, CANCEL, self.id, deadline.left_s(), is_terminating=True)
+            return CancelResult.CANCELLED
         if not is_final(record):
             answer = yield from asking(self.backend, CANCEL, self.id, deadline.left_s(), is_terminating=terminate)
             if answer.get("waiting"):
@@ -330,8 +333,7 @@ class JobHandle(Generic[R]):
             record = yield WaitForEnd(self.backend, self.id, deadline.left_s())
         if record is None or record.state not in READY:
             raise JobTimeout(f"job {self.id} is being cancelled, but has no final record after {timeout} s")
-        is_ours = record.state is JobState.REVOKED and record.detail().get("reason") == CANCELLED
-        return CancelResult.CANCELLED if is_ours else CancelResult.TOO_LATE
+        return CancelResult.CANCELLED if _was_cancelled(record) else CancelResult.TOO_LATE
 
     def _rescheduling(
         self, at: datetime | None, delay: Seconds | None, timeout: float | timedelta | None
@@ -437,3 +439,8 @@ _FUTURES: Final = {
     JobState.SCHEDULED: "the job starts at its time",
 }
 """State -> what becomes of a job that nobody waits for any more."""
+
+
+def _was_cancelled(record: StateRecord | None) -> bool:
+    """Whether the job has ended as cancelled by a caller."""
+    return record is not None and record.state is JobState.REVOKED and record.detail().get("reason") == CANCELLED

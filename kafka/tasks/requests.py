@@ -52,7 +52,8 @@ def asking(
         limit = "" if timeout is None else f" within {round(timeout, 2):g} s"
         raise JobTimeout(
             f"no owner of the schedule of app {backend.app} has answered {kind}{about}{limit}: run "
-            "`python -m kafka worker MODULE:APP` with a process pool, or `python -m kafka scheduler MODULE:APP`"
+            "`python -m kafka worker MODULE:APP` with a process pool, or `python -m kafka scheduler MODULE:APP`; the "
+            "command is kept, and carried out then"
         )
     answer = json.loads(record.value) if record.state is JobState.SUCCESS else record.detail()
     return answer if isinstance(answer, dict) else {}

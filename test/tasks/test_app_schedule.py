@@ -96,7 +96,7 @@ def test_a_task_of_main_is_refused_as_it_is_for_a_single_call() -> None:
 
 def test_what_cannot_be_is_said_where_it_is_written(shop: Shop, jobs: TestingJobs) -> None:
     schedule = shop.app.schedule
-    with pytest.raises(IllegalArgumentError, match="declares no task 'nothing'"):
+    with pytest.raises(IllegalArgumentError, match="or its name, not 'nothing'"):
         schedule.add("e", "nothing", every=60)
     with pytest.raises(IllegalArgumentError, match="one of them"):
         schedule.add("e", shop.note)

@@ -47,6 +47,8 @@ VERSION_TTL_MS: Final = 900_000
 """A version that has not been heard of for so long is not running any more; owners say theirs three times in it."""
 OLDER_KEPT_MS: Final = 86_400_000
 """How long a version that was replaced is remembered."""
+MOST_SHOWN_NAMES: Final = 10
+"""Names of entries in a line of the log."""
 MOST_SLOTS: Final = 100
 """Slots of one entry in one step."""
 MOST_STEP_SLOTS: Final = 500
@@ -192,6 +194,7 @@ class PeriodicEntries:
         self._version = ""
         self._heard_ms: int | None = None  # when the present version was last heard of; None: not by this owner
         self._older: dict[str, int] = {}
+        self._changes: list[str] = []
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -335,7 +338,9 @@ class PeriodicEntries:
         value = _json({"version": version, "since": time_ms, "older": older})
         self._write_record(ScheduleRecord(DECLARED_KEY.encode(), value, []))
         by_name = {definition.name: definition for definition in definitions}
-        for name in [name for name, entry in self._entries.items() if entry.is_declared and name not in by_name]:
+        ended = [name for name, entry in self._entries.items() if entry.is_declared and name not in by_name]
+        changed = []
+        for name in ended:
             self._remove(name)
         for name, definition in by_name.items():
             entry = self._entries.get(name)
@@ -347,6 +352,16 @@ class PeriodicEntries:
                 continue
             entry.is_declared = True
             self._write(entry)
+            changed.append(name)
+        for text, names in (("new or changed: ", changed), ("not declared any more: ", ended)):
+            if names:
+                shown = ", ".join(sorted(names)[:MOST_SHOWN_NAMES])
+                self._changes.append(f"{text}{shown}{', ...' if len(names) > MOST_SHOWN_NAMES else ''}")
+
+    def take_changes(self) -> list[str]:
+        """What the last declarations have changed, in words, since the last call."""
+        changes, self._changes = self._changes, []
+        return changes
 
     # -- time ---------------------------------------------------------------------------------------------------------
 

@@ -193,6 +193,10 @@ class ScheduleMachine:
         any. What remains in the past is late."""
         return self._heap[0][0] if self._heap else NEVER_MS
 
+    def take_changes(self) -> list[str]:
+        """What declarations have changed of the periodic entries, in words, since the last call."""
+        return self._entries.take_changes()
+
     @property
     def entry_queues(self) -> set[str]:
         """The queues of periodic entries."""
@@ -360,7 +364,7 @@ class ScheduleMachine:
         place = JobPlace(
             kind, job_id, command.due_ms, announced_ms, generation, command.expires_ms, since_ms=since_ms
         )
-        if _wake_ms(place) <= now_ms:
+        if _wake_ms(place) <= min(command.time_ms, now_ms):  # else commands that came meanwhile are heard first
             self._fire(place, job, now_ms)
         elif known is not None:
             self._store(place, job)

@@ -213,7 +213,7 @@ def run_scheduler(
         log.info("scheduler started: app %s", app.name)
         on_start(member)
         loop.run_forever()
-        log.info("scheduler stopped: %d jobs written to their queues", member.snapshot().moved)
+        log.info("scheduler stopped: %s written to their queues", counted(member.snapshot().moved, "job"))
 
 
 def _disconnect(app: App) -> None:

@@ -25,6 +25,7 @@ from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
 from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RESCHEDULE, RUN, encode_command
 from kafka.tasks.format.envelope import Header
+from kafka.tasks.format.job_id import time_of
 from kafka.tasks.schedule.entries import EntryDefinition
 from kafka.tasks.worker.worker import Worker
 from kafka.testing import EmbeddedBroker
@@ -387,3 +388,23 @@ def test_a_worker_that_owns_the_schedule_runs_what_it_writes_and_hands_over_when
     with KafkaAdminClient(bootstrap_servers=scene.bootstrap) as admin:
         (group,) = admin.describe_groups([scene.names.commands]).values()
     assert group["members"] == []
+
+
+def test_what_was_asked_while_there_was_no_owner_is_heard_before_what_is_due_starts(scene: Scene) -> None:
+    """docs/schedule.rst "Cancel and reschedule": a command is carried out before jobs start whose time has passed."""
+    first = scene.own()
+    kept, put_off, cancelled = (scene.put(0.5) for _ in range(3))
+    look = scene.ask("LOOK", kept)
+    scene.until(lambda: scene.answers_to(look))
+    first.is_alive = False
+    late = scene.put(0.1)
+    for _ in range(600):  # more than one round
+        scene.ask("LOOK", kept)
+    reschedule = scene.ask("RESCHEDULE", put_off, scene.now_ms() + 3_600_000)
+    cancel, cancel_late = scene.ask("CANCEL", cancelled), scene.ask("CANCEL", late)
+    until(lambda: scene.now_ms() > time_of(kept) + 200, "the time of all has passed")
+    scene.own()
+    scene.until(lambda: scene.answers_to(cancel_late) and kept in scene.moved)
+    assert [answer["rescheduled"] for answer in scene.answers_to(reschedule)] == [True]
+    assert scene.answers_to(cancel) == scene.answers_to(cancel_late) == [{"waiting": True}]
+    assert scene.moved == [kept]

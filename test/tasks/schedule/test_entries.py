@@ -292,7 +292,12 @@ def test_an_entry_that_the_new_code_does_not_declare_ends_and_a_changed_one_keep
     owner.ask(START, ADD, "mine", definition("mine").to_bytes())
     owner.step(START + 1, declare(START + 1, "v2", definition("kept", queue="mail", missed="once")))
     owner.start()
-    listed = {row["name"]: row for row in owner.ask(START + 2, LIST)["entries"]}
+    assert owner.machine.take_changes() == []
+    owner.step(START + 2, declare(START + 2, "v3", definition("kept", queue="mail", missed="once"), definition("new")))
+    assert owner.machine.take_changes() == ["new or changed: new"]
+    owner.step(START + 3, declare(START + 3, "v4", definition("kept", queue="mail", missed="once")))
+    assert owner.machine.take_changes() == ["not declared any more: new"]
+    listed = {row["name"]: row for row in owner.ask(START + 4, LIST)["entries"]}
     assert set(listed) == {"kept", "mine"}
     assert (listed["kept"]["paused"], listed["kept"]["missed"], listed["kept"]["next"]) == (True, "once", None)
     assert listed["mine"]["source"] == "added"

@@ -11,6 +11,9 @@ FENCING takes the transactional id ``APP.schedule.P``: from then on no earlier o
 has left open is ended. *After that* the offset of the next command is asked for, and the state is read: both are what
 the last committed round has left, and change no more by another's hand.
 
+What is due waits until the owner has applied the commands that were there when it began: some may be about jobs whose
+time has passed while the partition had no owner.
+
 A round of RUNNING: take commands that have come, read the records that they look at, apply them, decide what is due,
 and write the records and the offset of the next command in one transaction. A transaction that can only be aborted (a
 rebalance came between, a record was refused) is made again with the same records: nothing has happened meanwhile, as
@@ -27,6 +30,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafka import admin
+from kafka.admin import OffsetSpec
 from kafka.client import KafkaClient
 from kafka.consumer import ConsumerRecord
 from kafka.errors import AbortableTransactionError, Cancelled, KafkaError, KafkaTimeoutError
@@ -68,6 +72,8 @@ ATTEMPTS: Final = 10
 """Of a round's transaction, before the owner starts anew."""
 BACKOFF_S: Final = 0.1
 BACKOFF_MAX_S: Final = 10.0
+BACKLOG_S: Final = 10.0
+"""Jobs that are due wait so long at most for commands that were there before."""
 STABLE_S: Final = 60.0
 """An owner that has run for so long begins with the first back-off when it fails."""
 CLOSE_S: Final = 1.0
@@ -144,6 +150,8 @@ class PartitionOwner:
         self._waiting: deque[ConsumerRecord] = deque()
         self._waiting_bytes = 0
         self._applied = -1  # behind the last command that was applied
+        self._backlog_end = 0  # the offset behind the commands that were there when it began
+        self._backlog_until = 0.0  # they are waited for no longer
         self._unsaved_since: float | None = None  # when commands were applied that left nothing to write
         self._most_commands = ROUND_COMMANDS
         self._moved_before = 0  # by the machine, up to its last round
@@ -228,6 +236,14 @@ class PartitionOwner:
             )
         )
         self.committed = self._applied = committed[group][self._commands].offset
+        ends = await context.client.run(
+            admin.dialogues.list_partition_offsets(
+                {self._commands: OffsetSpec.LATEST},
+                backoff=context.client.retry_backoff,
+                timeout_s=REQUEST_TIMEOUT_S,
+            )
+        )
+        self._backlog_end = ends[self._commands].offset
 
     async def _load(self) -> None:
         self._enter(OwnerStage.LOADING)
@@ -242,6 +258,7 @@ class PartitionOwner:
         self._enter(OwnerStage.RUNNING)
         self._source.seek(self.partition, None if self.committed < 0 else self.committed)
         self._set_paused(False)
+        self._backlog_until = self._loop.time() + BACKLOG_S
         while not self._is_closing:
             if not await self._step():
                 await self._sleep(self._wait_s())
@@ -307,10 +324,12 @@ class PartitionOwner:
         now_ms, late_since_ms = self._context.now_ms(), machine.due_at_ms
         self._apply(taken, now_ms)
         await next_turn(self._loop)
-        has_more = machine.advance(now_ms)
+        has_more = not self._has_backlog and machine.advance(now_ms)
         await next_turn(self._loop)
         if machine.has_round or self._is_offset_late():
             await self._commit(machine.take())
+            for change in machine.take_changes():
+                log.info("periodic entries of app %s, by the code's declaration: %s", self._context.names.app, change)
             self.moved_count += machine.moved_count - self._moved_before
             self._moved_before = machine.moved_count
             if late_since_ms <= now_ms:
@@ -451,8 +470,15 @@ class PartitionOwner:
         since = self._unsaved_since
         return since is not None and self._loop.time() - since >= OFFSET_LAG_S
 
+    @property
+    def _has_backlog(self) -> bool:
+        """Whether commands that were there when it began are still to come."""
+        return self._applied < self._backlog_end and self._loop.time() < self._backlog_until
+
     def _wait_s(self) -> float:
         """Until there is something to do, as far as it is known."""
+        if self._has_backlog:
+            return max(0.001, float(self._backlog_until - self._loop.time()))
         wait_s = min(max((self.machine.next_at_ms - self._context.now_ms()) / 1000, 0.001), LOOK_S)
         if self._unsaved_since is not None:
             wait_s = min(wait_s, max(self._unsaved_since + OFFSET_LAG_S - self._loop.time(), 0.001))

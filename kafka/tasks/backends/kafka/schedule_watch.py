@@ -51,9 +51,9 @@ class ScheduleWatch(TimedResident):
         if not self._is_warned:
             self._is_warned = True
             log.warning(
-                "no process owns the schedule (group %s has no members): jobs with a delay, and retries, wait until "
-                "one does; run a worker with a pool of processes or --schedule, or python -m kafka scheduler "
-                "MODULE:APP",
+                "no process owns the schedule (group %s has no members): jobs with a delay, retries and periodic jobs "
+                "wait until one does; run a worker with a pool of processes or --schedule, or "
+                "python -m kafka scheduler MODULE:APP",
                 self._group,
             )
         self._call_later(LOOK_S, self._look)
