@@ -111,6 +111,8 @@ class Crew:
         self.file.touch()
         self._counted_bytes = self._count = 0
         self.workers: list[subprocess.Popen[bytes]] = []
+        self.options: tuple[str, ...] = ()
+        """Of the workers that are started from now on."""
         self._environment = {
             **os.environ,
             "COUNTED_APP": name,
@@ -125,7 +127,7 @@ class Crew:
         command = [
             sys.executable, "-m", "kafka", "worker", "test.faults.counted_jobs:app",
             "--pool", pool, "--concurrency", str(concurrency),
-            "--log-level", os.environ.get("KAFKA_TEST_WORKER_LOG", "INFO"),
+            "--log-level", os.environ.get("KAFKA_TEST_WORKER_LOG", "INFO"), *self.options,
         ]  # fmt: skip
         environment = {**self._environment, "COUNTED_WORKER": str(number), **environment}
         with open(self.directory / f"worker-{number}.log", "ab") as log_file:

@@ -76,6 +76,7 @@ def test_jobs_of_a_new_task_run_within_their_delay_when_workers_that_have_it_rep
     servers: str, crew: MakeCrew
 ) -> None:
     team = crew(servers, 4)
+    team.options = ("--schedule",)  # where jobs of an unknown task wait
     team.start(COUNTED_RELEASE="old")
     assert team.app.tasks["work"].delay(0, 0.0).wait(30), team.logs()
     handles = [team.app.tasks["later"].delay(number) for number in range(50)]

@@ -377,7 +377,7 @@ def test_a_worker_that_owns_the_schedule_runs_what_it_writes_and_hands_over_when
     thread.start()
     try:
         job = scene.put(0.2, value=b'{"args": [], "kwargs": {}}')
-        scene.until(lambda: ran)
+        scene.until(lambda: ran and scene.moved)
         assert scene.moved == [job]
     finally:
         until(lambda: workers, "the worker has started")
