@@ -178,7 +178,8 @@ class Model:
         if command.kind == PUT:
             new.announced = announced or command.due_ms
         self.jobs[command.subject] = new
-        if new.due <= now or (new.place == "waiting" and new.expires is not None and new.expires <= now):
+        written = min(command.time_ms, now)  # what came due since then waits for the end of the round
+        if new.due <= written or (new.place == "waiting" and new.expires is not None and new.expires <= written):
             events += self._fire(command.subject, new, now)
         return events
 
