@@ -6,7 +6,6 @@ the rounds of tests that are marked ``slow``.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from test.support import apache_kafka as apache
 from test.support import jars, seeds
 from test.support.apache_kafka import ApacheKafka
 from test.support.certificates import Certificates
+from test.support.rounds import ROUNDS
 
 if TYPE_CHECKING:
     from test.support.either_broker import SharedBrokers
@@ -82,7 +82,7 @@ def apache_kafka_release(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def rounds() -> int:
     """How many rounds a ``slow`` test runs."""
-    return max(1, int(os.environ.get("KAFKA_TEST_ROUNDS", "1")))
+    return ROUNDS
 
 
 @pytest.hookimpl(hookwrapper=True)

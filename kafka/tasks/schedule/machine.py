@@ -100,15 +100,16 @@ _MOVED_KEPT_MS: Final = int(MOVED_KEPT_S * 1000) + KEEP_MS
 
 
 PLACES: Final[dict[str, tuple[str, ...]]] = {
-    "PUT": (WAITING, MOVED),
+    "PUT": (WAITING, ENDED, MOVED),
     "LEASE": (LEASED, MOVED),
-    WAITING: (WAITING, SENT, ENDED, MOVED),
-    LEASED: (LEASED, WAITING, MOVED, "gone"),
-    ENDED: ("gone",),
-    SENT: (WAITING, LEASED, MOVED, "gone"),
-    MOVED: (WAITING, LEASED, MOVED, "gone"),
+    WAITING: (WAITING, LEASED, SENT, ENDED, MOVED),
+    LEASED: (WAITING, LEASED, SENT, ENDED, MOVED, "gone"),
+    SENT: (WAITING, LEASED, SENT, ENDED, MOVED),
+    ENDED: (MOVED,),
+    MOVED: (WAITING, LEASED, ENDED, MOVED),
 }
-"""The places of a job, and the next ones of each; from SENT and MOVED a later PUT or LEASE brings it back."""
+"""The places of a job, and the next ones of each; a PUT or LEASE of its next generation begins anew from all but ENDED.
+"""
 
 
 class Round(NamedTuple):

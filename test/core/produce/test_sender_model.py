@@ -9,7 +9,6 @@ which keeps nobody out: a request that was given up may be handled late then, be
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from hypothesis import settings
@@ -22,8 +21,7 @@ from kafka.errors import KafkaConnectionError, RequestTimedOutError
 from kafka.producer.sending import FutureRecordMetadata
 from test.core.produce.model_broker import MASK, Brokers, Known
 from test.core.produce.support import TOPIC_ID, Rig
-
-ROUNDS = max(1, int(os.environ.get("KAFKA_TEST_ROUNDS", "1")))
+from test.support.rounds import ROUNDS
 
 REFUSALS = (2, 3, 6, 7, 9, 13, 17, 19, 29, 42, 43, 56, 74, 76, 87, -1)
 """Codes without an append: those that are sent again and those that fail."""

@@ -26,6 +26,20 @@ KEPT_MS: Final = 600_000
 FORGOTTEN_MS: Final = 800_000
 """And it is forgotten then, when nothing else is to be done."""
 
+NEXT_PLACES: Final = {
+    "PUT": {"WAITING", "ENDED", "MOVED"},
+    "LEASE": {"LEASED", "MOVED"},
+    "WAITING": {"WAITING", "LEASED", "SENT", "ENDED", "MOVED"},
+    "LEASED": {"WAITING", "LEASED", "SENT", "ENDED", "MOVED", "gone"},
+    "SENT": {"WAITING", "LEASED", "SENT", "ENDED", "MOVED"},
+    "ENDED": {"MOVED"},
+    "MOVED": {"WAITING", "LEASED", "ENDED", "MOVED"},
+}
+"""Where a job may be next. PUT, LEASE: it was nowhere. The worker that has the job of one generation may write a PUT or
+LEASE of the next one, which keeps a later time that readers know; without such a time no place can be SENT or ENDED,
+but for a PUT that has expired before its own time. ENDED is final: it is only said again (MOVED). gone: END of a lease.
+"""
+
 
 @dataclass
 class Job:

@@ -25,12 +25,13 @@ from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.envelope import decode as decode_job_record
 from kafka.tasks.format.job_id import make_id, partition_of, time_of
 from kafka.tasks.format.records import StateRecord, decode, state_headers, supersedes, with_due
+from kafka.tasks.format.schedule import decode_place
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.schedule import machine as machine_module
 from kafka.tasks.schedule.machine import ScheduleMachine
 from kafka.tasks.schedule.pending import NEVER_MS
 from kafka.tasks.states import READY, JobState
-from test.tasks.schedule.schedule_model import FORGOTTEN_MS, Model
+from test.tasks.schedule.schedule_model import FORGOTTEN_MS, NEXT_PLACES, Model
 
 START_MS: Final = 1_700_000_000_000
 RESULTS_PARTITIONS: Final = 2
@@ -73,6 +74,10 @@ class World:
         """Records of queues that no worker has accepted."""
         self.leases: dict[str, Envelope] = {}
         self.number = 0
+        self.places: dict[str, str] = {}
+        """Where the records of APP.schedule say that each job is."""
+        self.moves: set[tuple[str, str]] = set()
+        """Which places have followed which; PUT and LEASE: jobs that were nowhere."""
         self.machine = self.restored()
 
     # -- the log ------------------------------------------------------------------------------------------------------
@@ -138,6 +143,7 @@ class World:
                 stored = Stored(self.end_offset, self.now, record.key, record.value, list(record.headers or []))
                 self.log[self.end_offset] = stored
                 self.end_offset += 1
+                self._note_place(stored, commands)
             elif record.kind is RecordKind.JOB:
                 envelope = decode_job_record(record.value, record.headers or [], record.key)
                 self.queue.append(envelope)
@@ -157,6 +163,18 @@ class World:
         machine.committed(offsets)
         self.check_memory()
         return self.committed < len(self.commands) or machine.next_at_ms <= self.now
+
+    def _note_place(self, stored: Stored, commands: list[Command]) -> None:
+        """A job has come to a place; one that was nowhere by a command of the same round."""
+        job_id, place = stored.key.decode(), decode_place(stored.key, stored.headers)
+        before = self.places.pop(job_id, None)
+        if before is None:
+            before = next(each.kind for each in commands if each.subject == job_id and each.kind in (PUT, LEASE))
+        if place is not None:
+            self.places[job_id] = place.kind
+        after = "gone" if place is None else place.kind
+        assert after in NEXT_PLACES[before], f"{job_id}: from {before} to {after}"
+        self.moves.add((before, after))
 
     def run(self) -> None:
         """Step until nothing is to be done now."""

@@ -6,9 +6,8 @@ whenever owners and workers die, and however far the clock goes at a time.
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pytest
@@ -17,11 +16,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from kafka.tasks.format.commands import CANCEL, LOOK, RENEW, RESCHEDULE, encode_command
+from kafka.tasks.format.envelope import Envelope
 from kafka.tasks.schedule import machine as machine_module
+from kafka.tasks.schedule.machine import PLACES
 from test.support import seeds
+from test.support.rounds import ROUNDS
+from test.tasks.schedule.schedule_model import NEXT_PLACES
 from test.tasks.schedule.schedule_world import RESULTS_PARTITIONS, SMALL, World
-
-ROUNDS: Final = max(1, int(os.environ.get("KAFKA_TEST_ROUNDS", "1")))
 
 YEAR: Final = 365 * 86_400_000
 DELAYS: Final = (-5_000, 0, 1, 500, 1_999, 5_000, 29_000, 31_000, 59_000, 61_000, 100_000, 400_000, 3_600_000, 5 * YEAR)
@@ -216,6 +217,72 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
 TestMachineAgainstModel = MachineAgainstModel.TestCase
 TestMachineAgainstModel.settings = settings(max_examples=100 * ROUNDS, stateful_step_count=30, deadline=None)
+
+
+# -- from place to place -----------------------------------------------------------------------------------------------
+
+
+def sent(world: World) -> Envelope:
+    """A job that was announced for an hour later, and written to its queue before."""
+    job_id = world.new_job(3_600_000)
+    world.run()
+    world.ask(RESCHEDULE, job_id, world.now + 1)
+    world.wait(1)
+    return world.queue.pop()
+
+
+def expired(world: World) -> Envelope:
+    """A job in its queue that has an end, which passes."""
+    world.new_job(0, expires_ms=world.now + 1)
+    world.run()
+    world.stand_still(10)
+    return world.queue.pop()
+
+
+def lease_fires(world: World, missing: frozenset[str]) -> None:
+    world.lease(sent(world), 1)
+    world.run()
+    Actions(world).miss(missing)
+    world.wait(1)
+
+
+def put_while_missing(world: World) -> None:
+    envelope = sent(world)
+    Actions(world).miss(frozenset(["mail"]))
+    world.retry(envelope, -1)
+
+
+def lease_of_a_waiting_job(world: World) -> None:
+    """No worker has a job that waits; the schedule does not rely on it."""
+    world.new_job(1_000)
+    world.run()
+    job_id = next(iter(world.model.jobs))
+    world.lease(Envelope(job_id, "f", job_id.encode(), generation=1), 1_000)
+
+
+RARE_MOVES: Final[dict[tuple[str, str], Callable[[World], object]]] = {
+    ("PUT", "ENDED"): lambda world: world.new_job(1_000, expires_ms=world.now),
+    ("WAITING", "LEASED"): lease_of_a_waiting_job,
+    ("LEASED", "SENT"): lambda world: lease_fires(world, frozenset()),
+    ("LEASED", "ENDED"): lambda world: lease_fires(world, frozenset(["mail"])),
+    ("SENT", "WAITING"): lambda world: world.retry(sent(world), 1_000),
+    ("SENT", "LEASED"): lambda world: world.lease(sent(world), 1_000),
+    ("SENT", "SENT"): lambda world: world.retry(sent(world), -1),
+    ("SENT", "ENDED"): put_while_missing,
+    ("MOVED", "ENDED"): lambda world: world.retry(expired(world), 1_000),
+}
+
+
+@pytest.mark.parametrize("move", RARE_MOVES, ids="-".join)
+def test_rare_moves(move: tuple[str, str]) -> None:
+    world = World()
+    RARE_MOVES[move](world)
+    world.run()
+    assert move in world.moves
+
+
+def test_the_table_of_places_is_that_of_the_model() -> None:
+    assert {place: set(following) for place, following in PLACES.items()} == NEXT_PLACES
 
 
 # -- the same for longer -----------------------------------------------------------------------------------------------

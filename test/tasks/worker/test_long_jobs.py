@@ -5,7 +5,6 @@ The promises are those of docs/schedule.rst, "Long jobs".
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import pytest
@@ -19,10 +18,10 @@ from kafka.tasks.states import JobState
 from kafka.tasks.worker.long_jobs import BLOCKING_RECORDS, LEASE_S
 from kafka.tasks.worker.worker import WorkerOptions
 from test.support import seeds
+from test.support.rounds import ROUNDS
 from test.tasks.worker.test_worker import DUE, QUEUE, Bench, Process
 
 HOUR = 3600.0
-ROUNDS = max(1, int(os.environ.get("KAFKA_TEST_ROUNDS", "1")))
 
 
 @pytest.fixture

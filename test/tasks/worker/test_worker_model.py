@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import random
 from math import inf
 from typing import Final
@@ -43,6 +42,7 @@ from kafka.tasks.rules.outcome import (
 )
 from kafka.tasks.worker import long_jobs, runtime_estimate, source_buffers, worker
 from kafka.tasks.worker.worker import Worker, WorkerStage
+from test.support.rounds import ROUNDS
 from test.tasks.fakes import FakePublisher, a_job, settle
 from test.tasks.worker.test_worker import Bench
 from test.tasks.worker.worker_model import (
@@ -64,7 +64,6 @@ from test.tasks.worker.worker_model import (
     WatchedPool,
 )
 
-ROUNDS: Final = max(1, int(os.environ.get("KAFKA_TEST_ROUNDS", "1")))
 STEP_S: Final = 0.25
 
 STANDSTILLS: Final = (1.0, 2.0, 2.5, 3.0, 3.75, 4.25, 7.0, 40.0)
