@@ -318,7 +318,7 @@ class JobHandle(Generic[R]):
         deadline = Deadline(timeout)
         # The reader follows the job from here on, so that it sees the record that the owner may write.
         record = yield WaitForEnd(self.backend, self.id, timeout, is_enough=lambda record: True)
-        if terminate and _was_cancelled(record):  # it may run on: now its process is to be ended, too
+        if terminate and record is not None and record.is_cancelled:  # it may still run: its process is to end, too
             yield from asking(self.backend, CANCEL, self.id, deadline.left_s(), is_terminating=True)
             return CancelResult.CANCELLED
         if not is_final(record):
@@ -333,7 +333,7 @@ class JobHandle(Generic[R]):
             record = yield WaitForEnd(self.backend, self.id, deadline.left_s())
         if record is None or record.state not in READY:
             raise JobTimeout(f"job {self.id} is being cancelled, but has no final record after {timeout} s")
-        return CancelResult.CANCELLED if _was_cancelled(record) else CancelResult.TOO_LATE
+        return CancelResult.CANCELLED if record.is_cancelled else CancelResult.TOO_LATE
 
     def _rescheduling(
         self, at: datetime | None, delay: Seconds | None, timeout: float | timedelta | None
@@ -438,9 +438,4 @@ _FUTURES: Final = {
     JobState.QUEUED: "the job stays enqueued",
     JobState.SCHEDULED: "the job starts at its time",
 }
-"""State -> what becomes of a job that nobody waits for any more."""
-
-
-def _was_cancelled(record: StateRecord | None) -> bool:
-    """Whether the job has ended as cancelled by a caller."""
-    return record is not None and record.state is JobState.REVOKED and record.detail().get("reason") == CANCELLED
+"""State -> what a timeout says about the job's future."""

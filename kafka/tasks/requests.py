@@ -14,7 +14,7 @@ from kafka.tasks.deadline import Deadline, run_in_thread
 from kafka.tasks.errors import JobTimeout
 from kafka.tasks.format.commands import OF_JOBS, encode_command, partition_of_entry, partition_of_job
 from kafka.tasks.states import JobState
-from kafka.tasks.waiting import Blocking, Dialogue, WaitForEnd, is_final, run, run_async
+from kafka.tasks.waiting import Blocking, Dialogue, WaitForEnd, is_final, run
 
 
 def ask(
@@ -27,11 +27,6 @@ def ask(
     be written.
     """
     return run(asking(backend, kind, subject, timeout, partition, **fields))
-
-
-async def ask_async(backend: Backend, kind: str, subject: str, timeout: float | None, **fields: Any) -> dict[str, Any]:
-    """:func:`ask` for a coroutine."""
-    return await run_async(asking(backend, kind, subject, timeout, None, **fields))
 
 
 def asking(

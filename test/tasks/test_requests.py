@@ -13,7 +13,8 @@ from kafka.tasks import App, JobTimeout
 from kafka.tasks import waiting as waiting_module
 from kafka.tasks.format.commands import LIST, LOOK, PAUSE, Command
 from kafka.tasks.format.job_id import make_id, partition_of
-from kafka.tasks.requests import ask, ask_async
+from kafka.tasks.requests import ask, asking
+from kafka.tasks.waiting import run_async
 from test.tasks.fakes import FakeBackend, FakeSent
 
 JOB = make_id(5, 0, b"\1" * 8)
@@ -28,7 +29,8 @@ def test_an_answer_is_the_owner_s_object(app: App, backend: FakeBackend) -> None
 
     backend.owner = owner
     assert ask(backend, LOOK, JOB, 1.0) == {"state": "SCHEDULED", "due": 7}
-    assert asyncio.run(ask_async(backend, PAUSE, "nightly", 1.0, body=b"{}")) == {"state": "SCHEDULED", "due": 7}
+    answer = asyncio.run(run_async(asking(backend, PAUSE, "nightly", 1.0, body=b"{}")))
+    assert answer == {"state": "SCHEDULED", "due": 7}
     assert [(each.kind, each.subject, each.body) for each in seen] == [(LOOK, JOB, b""), (PAUSE, "nightly", b"{}")]
     assert partition_of(seen[0].request or "") == 3, "that of the client's own ids, which it reads"
 
@@ -55,7 +57,7 @@ def test_without_an_owner_the_error_says_what_to_run(backend: FakeBackend, way: 
         if way == "thread":
             ask(backend, LOOK, JOB, 0.01)
         else:
-            asyncio.run(ask_async(backend, LOOK, JOB, 0.01))
+            asyncio.run(run_async(asking(backend, LOOK, JOB, 0.01)))
     text = str(caught.value)
     assert f"no owner of the schedule of app shop has answered LOOK of {JOB} within 0.01 s" in text
     assert "`python -m kafka worker MODULE:APP` with a process pool" in text

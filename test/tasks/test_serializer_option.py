@@ -16,6 +16,7 @@ from kafka.tasks import App, BadRecord, JobHandle, NotSerialisable
 from kafka.tasks.delivery.base import Ending, JobLease, JobSource
 from kafka.tasks.delivery.records import StateRecords
 from kafka.tasks.format.envelope import decode
+from kafka.tasks.format.job_id import time_of
 from kafka.tasks.format.serializers import SERIALIZERS
 from kafka.tasks.options import WorkerOptions
 from kafka.tasks.pools.runner import Job, run
@@ -74,7 +75,7 @@ def run_last(app: App) -> tuple[Outcome, dict[str, bytes | None]]:
     outcome = run(Job(lease, envelope, app.tasks[envelope.name]))
     decision = decide(outcome, JobHistory(), JobPolicy(), 0)
     maker = StateRecords(app.names, "host", 4)
-    *_, state = maker.for_decision(decision, outcome, envelope, lease, envelope.enqueued_ms)
+    *_, state = maker.for_decision(decision, outcome, envelope, lease, time_of(envelope.id))
     backend.queues.append(state)
     return outcome, dict(state.headers or ())
 
@@ -224,7 +225,7 @@ def test_a_worker_leaves_a_job_in_a_format_that_it_does_not_accept_to_others(acc
     (record,) = backend_of(elsewhere).queues.topics["shop.default"]
     lease = JobLease(JobSource("default", "shop.default"), record.value, record.headers, 1)
     policy = AdmissionPolicy(app.tasks, StateRecords(app.names, "host", 4), 8, WorkerOptions(), random.Random(1))
-    admitted = policy.admit(lease, decode(record.value, record.headers).enqueued_ms)
+    admitted = policy.admit(lease, time_of(decode(record.value, record.headers).id))
     if "pickle" in accepted:
         assert isinstance(admitted, Job)
     else:
@@ -232,4 +233,4 @@ def test_a_worker_leaves_a_job_in_a_format_that_it_does_not_accept_to_others(acc
         (moved,) = admitted.records
         again = decode(moved.value, moved.headers or ())
         assert (moved.value, again.content_type) == (record.value, "application/x-python-serialize")
-        assert (again.unknown, again.unknown_since_ms) == (1, again.enqueued_ms)
+        assert (again.unknown, again.unknown_since_ms) == (1, time_of(again.id))

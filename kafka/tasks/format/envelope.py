@@ -45,7 +45,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.job_id import is_id, partition_of, time_of
+from kafka.tasks.format.job_id import is_id, partition_of
 
 Header: TypeAlias = "tuple[str, bytes | None]"
 """A record header as the clients take and give it."""
@@ -165,11 +165,6 @@ class Envelope:
 
     def __repr__(self) -> str:
         return f"<Envelope {self.value!r} {self.headers()!r}>"
-
-    @property
-    def enqueued_ms(self) -> int:
-        """The broker's time of the first enqueue, in ms since the epoch."""
-        return time_of(self.id)
 
     @property
     def results_partition(self) -> int:

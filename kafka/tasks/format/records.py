@@ -83,6 +83,11 @@ class StateRecord(NamedTuple):
             return {}
         return value if isinstance(value, dict) else {}
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job has ended as cancelled by a caller."""
+        return self.state is JobState.REVOKED and self.detail().get("reason") == CANCELLED
+
 
 def supersedes(old: StateRecord | None, new: StateRecord) -> bool:
     """Whether ``new`` holds rather than ``old``, two different records of one job, in whatever order they were read.

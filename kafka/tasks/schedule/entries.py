@@ -133,20 +133,19 @@ class _Entry:
     def __init__(self, definition: EntryDefinition, is_declared: bool, is_paused: bool, passed_ms: int) -> None:
         self.is_declared = is_declared
         self.is_paused = is_paused
-        self.define(definition, passed_ms)
+        self._define(definition, passed_ms)
 
-    def define(self, definition: EntryDefinition, passed_ms: int) -> None:
+    def _define(self, definition: EntryDefinition, passed_ms: int) -> None:
         """Take a definition, whose slots after ``passed_ms`` count."""
         self.definition = definition
         self.times: Times = times_of(definition.times)
-        self.passed_ms = passed_ms
         self.pass_until(passed_ms)
 
     def redefine(self, definition: EntryDefinition, now_ms: int) -> None:
         """Take another definition. New times count from now on, and none again that has passed: time may go back, for
         one owner's is not exactly another's."""
         has_new_times = definition.times != self.definition.times
-        self.define(definition, max(now_ms, self.passed_ms) if has_new_times else self.passed_ms)
+        self._define(definition, max(now_ms, self.passed_ms) if has_new_times else self.passed_ms)
 
     def pass_until(self, ms: int) -> None:
         """Slots until then are done with."""
@@ -157,10 +156,8 @@ class _Entry:
     def due_slots(self, now_ms: int, most: int) -> list[int]:
         """The slots that have jobs now, at most so many, and passes them and those that have none."""
         missed = self.definition.missed
-        if self.is_paused:
+        if missed == "all":
             due: list[int] = []
-        elif missed == "all":
-            due = []
             for slot in slots(self.times, self.passed_ms, now_ms):
                 due.append(slot)
                 if len(due) == most:
@@ -172,13 +169,19 @@ class _Entry:
         self.pass_until(now_ms)
         return due
 
+    @property
+    def shown_next_ms(self) -> int | None:
+        """When its next job comes; None when none does."""
+        return None if self.is_paused or self.next_ms == NEVER_MS else self.next_ms
+
+    def state(self) -> dict[str, Any]:
+        """What records and answers say of an entry beside its definition."""
+        source = "declared" if self.is_declared else "added"
+        return {"source": source, "paused": self.is_paused, "passed": self.passed_ms}
+
     def to_json(self) -> dict[str, Any]:
-        return {
-            "definition": self.definition.to_json(),
-            "source": "declared" if self.is_declared else "added",
-            "paused": self.is_paused,
-            "passed": self.passed_ms,
-        }
+        """The value of its record."""
+        return {"definition": self.definition.to_json(), **self.state()}
 
 
 class PeriodicEntries:
@@ -195,9 +198,6 @@ class PeriodicEntries:
         self._heard_ms: int | None = None  # when the present version was last heard of; None: not by this owner
         self._older: dict[str, int] = {}
         self._changes: list[str] = []
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     @property
     def queues(self) -> set[str]:
@@ -274,14 +274,14 @@ class PeriodicEntries:
             self._remove(name)
         elif kind == RUN:
             assert command.request is not None
-            job_id = self._send_job(entry.definition, now_ms, f"{name}@{command.request}", command.request)
+            job_id = self._send_job(entry.definition, now_ms, command.request)
             return {"ok": True, "job": job_id}
         elif entry.is_paused != (kind == PAUSE):
             assert kind in (PAUSE, RESUME)
             entry.is_paused = kind == PAUSE
             entry.pass_until(max(now_ms, entry.passed_ms))  # slots of a pause have no jobs
             self._write(entry)
-        return {"ok": True, "next": None if entry.is_paused or entry.next_ms == NEVER_MS else entry.next_ms}
+        return {"ok": True, "next": entry.shown_next_ms}
 
     def _list(self, after: str) -> dict[str, Any]:
         """The entries whose names come after this one, as many as an answer has room for, and how many are left."""
@@ -291,17 +291,14 @@ class PeriodicEntries:
         for name in names:
             entry = self._entries[name]
             definition = entry.definition
-            has_next = not entry.is_paused and entry.next_ms != NEVER_MS
             row = {
                 "name": name,
                 "task": definition.task,
                 "queue": definition.queue,
                 "times": dict(definition.times),
                 "missed": definition.missed,
-                "source": "declared" if entry.is_declared else "added",
-                "paused": entry.is_paused,
-                "passed": entry.passed_ms,
-                "next": entry.next_ms if has_next else None,
+                **entry.state(),
+                "next": entry.shown_next_ms,
             }
             size += len(_json(row)) + 1
             if shown and size > MOST_LISTED_BYTES:
@@ -318,7 +315,7 @@ class PeriodicEntries:
         elif entry.definition != definition:
             entry.redefine(definition, now_ms)
         self._write(entry)
-        return {"ok": True, "next": None if entry.is_paused or entry.next_ms == NEVER_MS else entry.next_ms}
+        return {"ok": True, "next": entry.shown_next_ms}
 
     def _declare(self, version: str, definitions: Sequence[EntryDefinition], time_ms: int, now_ms: int) -> None:
         """A process has said which version of the code it runs."""
@@ -378,14 +375,16 @@ class PeriodicEntries:
             size = len(definition.payload) + 1
             found = entry.due_slots(now_ms, min(MOST_SLOTS, slots_left, max(1, bytes_left // size)))
             for slot in found:
-                run = f"{definition.name}@{slot}"
-                self._send_job(definition, slot, run, run)
+                self._send_job(definition, slot, slot)
             self._write(entry)
             slots_left -= max(1, len(found))
             bytes_left -= (len(found) + 1) * size
 
-    def _send_job(self, definition: EntryDefinition, time_ms: int, run: str, seed: str) -> str:
-        digest = hashlib.blake2b(seed.encode(), digest_size=10).digest()
+    def _send_job(self, definition: EntryDefinition, time_ms: int, reason: int | str) -> str:
+        """``reason``: the job's slot, or the request that asked for it. Its id, and the header ``run``, are made of
+        that."""
+        run = f"{definition.name}@{reason}"
+        digest = hashlib.blake2b(run.encode(), digest_size=10).digest()
         partition = int.from_bytes(digest[8:], "big") % self._results_partitions
         job_id = make_id(time_ms, partition, digest[:8])
         headers: list[Header] = [("id", job_id.encode()), *definition.headers, ("run", run[-MOST_SHOWN:].encode())]

@@ -1,6 +1,6 @@
 """The state machine of one partition of the schedule: commands and the time in, records to be written out.
 
-It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.backends.kafka.schedule_owner`) turns the crank::
+It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.backends.kafka.schedule_owner`) calls it so::
 
     restore(record) ...             the partition of APP.schedule from its beginning
     loop:
@@ -20,8 +20,7 @@ A job of the schedule is in one of these places (:mod:`kafka.tasks.format.schedu
     LEASE --> LEASED --due (its worker is lost)--> MOVED, or SENT
                 '-- END ------------------> gone, or SENT
 
-"announced" is a later time at which readers look for the job. Whoever takes a job that is announced for later
-(PUT or LEASE of its next generation) keeps that.
+"announced" is a later time at which readers look for the job. A PUT or LEASE of its next generation keeps that time.
 
 MOVED is forgotten after MOVED_KEPT_S. Few jobs are objects here: those that wait for no more than KEEP_MS, with their
 payloads, as many as fit into MOST_KEPT_BYTES. All others are rows of a :class:`PendingTable`; a row whose time comes
@@ -53,7 +52,15 @@ from kafka.tasks.format.commands import (
 )
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import partition_of
-from kafka.tasks.format.records import error_value, is_late, reason_value, state_headers, with_due
+from kafka.tasks.format.records import (
+    CANCELLED,
+    StateRecord,
+    error_value,
+    is_late,
+    reason_value,
+    state_headers,
+    with_due,
+)
 from kafka.tasks.format.schedule import (
     DECLARED_KEY,
     ENDED,
@@ -76,7 +83,7 @@ from kafka.tasks.format.schedule import (
 from kafka.tasks.format.topics import MOVED_KEPT_S, TopicNames
 from kafka.tasks.rules.outcome import ErrorInfo
 from kafka.tasks.schedule.entries import PeriodicEntries
-from kafka.tasks.schedule.pending import NEVER_MS, PendingRow, PendingTable
+from kafka.tasks.schedule.pending import FIRST_KIND, NEVER_MS, PendingRow, PendingTable
 from kafka.tasks.states import JobState
 
 KEEP_MS: Final = 60_000
@@ -92,8 +99,9 @@ MOST_READ: Final = 500
 MOST_ROUND_BYTES: Final = 4 * 1024 * 1024
 """A step moves no more jobs once their payloads are so large."""
 
-_KINDS: Final = (WAITING, LEASED, ENDED, SENT, MOVED)
-_KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS, 2)}
+_KINDS: Final = (*[""] * FIRST_KIND, WAITING, LEASED, ENDED, SENT, MOVED)
+"""By their numbers in a :class:`PendingTable`."""
+_KIND_NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS) if kind}
 
 _MOVED_KEPT_MS: Final = int(MOVED_KEPT_S * 1000) + KEEP_MS
 """Rows are looked at up to KEEP_MS before their time."""
@@ -137,8 +145,9 @@ class _NearJob:
 
 
 class ScheduleMachine:
-    """See the module. ``partition``: of APP.commands and APP.schedule; ``results_partitions``: an id that names others
-    is nobody's. ``host``: the owner's, for state records. ``moved_count``: jobs written to their queues so far.
+    """See the module. ``partition``: of APP.commands and APP.schedule; ``results_partitions``: of APP.results, where
+    there is no job whose id names another one. ``host``: the owner's, for state records. ``moved_count``: jobs written
+    to their queues so far.
     """
 
     def __init__(self, names: TopicNames, partition: int, results_partitions: int, host: str) -> None:
@@ -163,7 +172,7 @@ class ScheduleMachine:
         self._now_ms = 0
         self._entries = PeriodicEntries(
             results_partitions,
-            self._write_entry,
+            self._append_record,
             lambda command, body: self._answer(command, body, self._now_ms),
             self._send_periodic,
         )
@@ -244,7 +253,7 @@ class ScheduleMachine:
         self._asked = subjects
         for job_id in subjects:
             row = self._table.get(job_id)
-            if row is not None and _KINDS[row.kind - 2] != MOVED:
+            if row is not None and _KINDS[row.kind] != MOVED:
                 self._to_near(job_id, row)
             if job_id in self._unread:
                 offsets.add(self._near[job_id].offset)
@@ -354,7 +363,7 @@ class ScheduleMachine:
             if kind == ENDED or known_generation >= generation:
                 return
         near = self._near.get(job_id)
-        before = None if near is None or near.place is None else self._told(near.place, near.job, now_ms)
+        before = None if near is None or near.place is None else self._announce_queued(near.place, near.job, now_ms)
         announced_ms = 0 if before is None or before.announced_ms <= now_ms else before.announced_ms
         since_ms = 0 if command.kind == PUT else min(command.time_ms, now_ms)
         if before is not None and announced_ms and (before.kind == SENT or before.since_ms):
@@ -379,9 +388,10 @@ class ScheduleMachine:
         place = None if near is None else near.place
         if place is not None and place.kind == ENDED:
             assert near is not None and near.job is not None
-            self._answer(command, {"waiting": place.state == "REVOKED" and _is_cancelled(near.job.value)}, now_ms)
+            end = StateRecord(job_id, JobState[place.state], value=near.job.value)
+            self._answer(command, {"waiting": end.is_cancelled}, now_ms)
             return
-        value = reason_value("cancelled", self._host)
+        value = reason_value(CANCELLED, self._host)
         if place is not None and place.kind == WAITING:
             self._end(place, JobState.REVOKED, value, now_ms)
             self._answer(command, {"waiting": True}, now_ms)
@@ -391,7 +401,7 @@ class ScheduleMachine:
         self._records.append(OutgoingRecord(RecordKind.STATE, self._names.cancelled, b"", key, headers, 0))
         if place is not None and place.kind == LEASED:
             assert near is not None
-            self._move(self._told(place, near.job, now_ms), now_ms)
+            self._move(self._announce_queued(place, near.job, now_ms), now_ms)
         self._answer(command, {"waiting": False}, now_ms)
 
     def _reschedule(self, command: Command, now_ms: int) -> None:
@@ -419,7 +429,7 @@ class ScheduleMachine:
                 body = {"state": place.state, "due": None, "detail": json.loads(near.job.value or b"{}")}
             else:
                 body = {"state": _SHOWN[place.kind], "due": place.since_ms if place.kind == LEASED else place.at_ms}
-        elif row is not None and _KINDS[row.kind - 2] == MOVED:
+        elif row is not None and _KINDS[row.kind] == MOVED:
             body = {"state": _SHOWN[MOVED], "due": row.wake_ms - _MOVED_KEPT_MS}
         self._answer(command, body, now_ms)
 
@@ -428,7 +438,7 @@ class ScheduleMachine:
         if near is None or near.kind != LEASED or near.place is None or near.generation != command.generation:
             return
         if command.kind == END:
-            place = self._told(near.place, near.job, now_ms)
+            place = self._announce_queued(near.place, near.job, now_ms)
             if place.announced_ms > now_ms:
                 self._move(place, now_ms)
             else:
@@ -471,11 +481,11 @@ class ScheduleMachine:
             self._write_state(job_id, JobState[place.state], job.value, now_ms)
             self._remember(job_id, now_ms, place.generation)
         elif place.kind == SENT:
-            self._told(place, None, now_ms)
+            self._announce_queued(place, None, now_ms)
             self._remember(job_id, now_ms, place.generation)
         elif place.kind == LEASED:
             assert job is not None
-            place = self._told(place, job, now_ms)
+            place = self._announce_queued(place, job, now_ms)
             if now_ms < place.at_ms:
                 self._store(place, job)
             else:
@@ -483,7 +493,7 @@ class ScheduleMachine:
         else:
             assert job is not None
             if now_ms < min(place.at_ms, NEVER_MS if place.expires_ms is None else place.expires_ms):
-                self._store(self._announce(place, job, now_ms), job)  # readers are told where to look next
+                self._store(self._announce(place, job, now_ms), job)
             else:
                 self._fire(place, job, now_ms)
 
@@ -497,11 +507,8 @@ class ScheduleMachine:
             self._end(place, JobState.FAILURE, error_value(error, self._host, now_ms), now_ms)
             return
         headers = _with_crash(job.headers) if place.kind == LEASED else job.headers
-        self._records.append(
-            OutgoingRecord(RecordKind.JOB, self._names.due(job.queue), job.value, job.key, list(headers))
-        )
+        self._write_job(job._replace(headers=headers))
         self._round_bytes += len(job.value)
-        self.moved_count += 1
         self._move(place._replace(attempt=_attempt(job.headers)), now_ms)
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -528,9 +535,9 @@ class ScheduleMachine:
         self._write(job_id, encode_moved(job_id, now_ms, generation))
         self._table.put(job_id, now_ms + _MOVED_KEPT_MS, 0, _KIND_NUMBERS[MOVED], generation)
 
-    def _told(self, place: JobPlace, job: StoredJob | None, now_ms: int) -> JobPlace:
+    def _announce_queued(self, place: JobPlace, job: StoredJob | None, now_ms: int) -> JobPlace:
         """A job's place. When it was written to its queue before a time that it was announced for, and that time has
-        come, readers are told."""
+        come, a QUEUED record says to readers when it was."""
         if place.kind not in (SENT, LEASED) or not 0 < place.announced_ms <= now_ms:
             return place
         since_ms, attempt = place.at_ms, place.attempt
@@ -562,7 +569,7 @@ class ScheduleMachine:
         if near is not None:
             return near.kind, near.generation
         row = self._table.get(job_id)
-        return None if row is None else (_KINDS[row.kind - 2], row.generation)
+        return None if row is None else (_KINDS[row.kind], row.generation)
 
     def _add_near(self, place: JobPlace, job: StoredJob | None) -> None:
         near = self._push(place.id, place.kind, place.generation, _wake_ms(place), -1)
@@ -581,7 +588,7 @@ class ScheduleMachine:
 
     def _to_near(self, job_id: str, row: PendingRow) -> None:
         self._table.remove(job_id)
-        self._push(job_id, _KINDS[row.kind - 2], row.generation, row.wake_ms, row.offset)
+        self._push(job_id, _KINDS[row.kind], row.generation, row.wake_ms, row.offset)
         self._unread.add(job_id)
 
     def _to_table(self, job_id: str, near: _NearJob) -> None:
@@ -628,7 +635,7 @@ class ScheduleMachine:
         for _, job_id in found:
             row = self._table.get(job_id)
             assert row is not None
-            if _KINDS[row.kind - 2] == MOVED:
+            if _KINDS[row.kind] == MOVED:
                 self._table.remove(job_id)
             else:
                 self._to_near(job_id, row)
@@ -637,28 +644,26 @@ class ScheduleMachine:
     # -- records ------------------------------------------------------------------------------------------------------
 
     def _write(self, job_id: str, record: ScheduleRecord) -> None:
-        key, value, headers = record
         self._stored[job_id] = len(self._records)
-        self._records.append(
-            OutgoingRecord(RecordKind.STATE, self._names.schedule, value, key, headers, self._partition)
-        )
+        self._append_record(record)
 
-    def _write_entry(self, record: ScheduleRecord) -> None:
+    def _append_record(self, record: ScheduleRecord) -> None:
         key, value, headers = record
         topic, partition = self._names.schedule, self._partition
         self._records.append(OutgoingRecord(RecordKind.STATE, topic, value, key, headers, partition))
 
+    def _write_job(self, job: StoredJob) -> None:
+        topic = self._names.due(job.queue)
+        self._records.append(OutgoingRecord(RecordKind.JOB, topic, job.value, job.key, job.headers))
+        self.moved_count += 1
+
     def _send_periodic(self, job_id: str, job: StoredJob) -> None:
         if job.queue in self._missing_queues:
             error = ErrorInfo("UnknownQueue", f"the queue {job.queue!r} of the periodic entry does not exist any more")
-            self._write_state(
-                job_id, JobState.FAILURE, error_value(error, self._host, self._now_ms), self._now_ms
-            )
+            value = error_value(error, self._host, self._now_ms)
+            self._write_state(job_id, JobState.FAILURE, value, self._now_ms)
             return
-        self._records.append(
-            OutgoingRecord(RecordKind.JOB, self._names.due(job.queue), job.value, job.key, job.headers)
-        )
-        self.moved_count += 1
+        self._write_job(job)
 
     def _write_state(
         self, job_id: str, state: JobState, value: bytes, now_ms: int, due_ms: int | None = None, attempt: int = 1
@@ -699,10 +704,6 @@ def _number(headers: Iterable[Header], wanted: str, otherwise: int) -> int:
     """A number in a job's headers; another value for one that is no number: the worker that gets the job refuses it."""
     raw = next((raw for name, raw in headers if name == wanted), None)
     return int(raw) if raw is not None and raw.isdigit() and len(raw) <= MOST_DIGITS else otherwise
-
-
-def _is_cancelled(value: bytes) -> bool:
-    return bool(json.loads(value or b"{}").get("reason") == "cancelled")
 
 
 def _with_crash(headers: Iterable[Header]) -> list[Header]:

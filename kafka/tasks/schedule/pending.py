@@ -122,9 +122,6 @@ class PendingTable:
     def __len__(self) -> int:
         return sum(segment.count for segment in self._segments)
 
-    def __contains__(self, job_id: str) -> bool:
-        return self.get(job_id) is not None
-
     def get(self, job_id: str) -> PendingRow | None:
         """The row of a job; None when it has none."""
         low = int(job_id[16:], 16)

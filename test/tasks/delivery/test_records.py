@@ -18,6 +18,7 @@ from kafka.tasks.delivery.records import (
 )
 from kafka.tasks.format.commands import PUT, Command, decode_command
 from kafka.tasks.format.envelope import MOST_HEADERS, DeadLetter, Envelope, Header, dead_letter_of, decode
+from kafka.tasks.format.job_id import time_of
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.rules.decide import JobHistory, JobPolicy, decide
 from kafka.tasks.rules.outcome import (
@@ -62,7 +63,7 @@ def records_of(
     delay_ms: int = 0,
 ) -> list[OutgoingRecord]:
     """What is written when a job ends so, so long after its enqueue."""
-    now_ms = envelope.enqueued_ms + after_ms
+    now_ms = time_of(envelope.id) + after_ms
     history = JobHistory(
         envelope.attempt, envelope.crashes, 3, envelope.expires_ms, envelope.unknown, envelope.unknown_since_ms,
         envelope.due_ms,
@@ -136,7 +137,7 @@ def test_a_state_record_has_the_id_as_its_key_and_is_in_the_ids_partition() -> N
         RecordKind.STATE, "shop.results", b"42", envelope.id.encode(),
         [("state", b"SUCCESS"), ("attempt", b"2"), ("delivery", b"3")], 6,
     )  # fmt: skip
-    assert MAKER.state(envelope, JobState.STARTED, 3, b"", envelope.enqueued_ms) == OutgoingRecord(
+    assert MAKER.state(envelope, JobState.STARTED, 3, b"", time_of(envelope.id)) == OutgoingRecord(
         RecordKind.STATE, "shop.results", b"", envelope.id.encode(),
         [("state", b"STARTED"), ("attempt", b"2"), ("delivery", b"3")], 6,
     )  # fmt: skip
@@ -208,7 +209,7 @@ def test_a_job_for_later_is_put_into_the_schedule_with_all_that_it_had() -> None
 def test_what_waits_in_the_schedule_says_so_and_until_when() -> None:
     """Readers look for what follows from that time on; what does not wait says no time."""
     envelope = a_job("f", attempt=1)
-    now_ms = envelope.enqueued_ms
+    now_ms = time_of(envelope.id)
     rows: list[tuple[Outcome, int, list[Header]]] = [
         (JobSnoozed(7000), 0, [("state", b"SCHEDULED"), ("attempt", b"1"), ("due", b"%d" % (now_ms + 7000))]),
         (AttemptFailed(FAULT), 9, [("state", b"RETRY"), ("attempt", b"1"), ("due", b"%d" % (now_ms + 9))]),
@@ -227,11 +228,11 @@ def test_a_dead_job_keeps_its_headers_and_gets_its_cause() -> None:
     dead, state = records_of(AttemptFailed(FAULT), envelope, after_ms=5)
     assert job_of(dead) == envelope
     assert death_of(dead) == DeadLetter(
-        "attempts", "OSError", "disk", "Trace", "host1", envelope.enqueued_ms + 5, "shop.mail:2:77"
+        "attempts", "OSError", "disk", "Trace", "host1", time_of(envelope.id) + 5, "shop.mail:2:77"
     )
     assert dict(state.headers or [])["state"] == b"FAILURE"
     assert detail_of(state) == {
-        "type": "OSError", "text": "disk", "traceback": "Trace", "host": "host1", "time": envelope.enqueued_ms + 5
+        "type": "OSError", "text": "disk", "traceback": "Trace", "host": "host1", "time": time_of(envelope.id) + 5
     }  # fmt: skip
 
 

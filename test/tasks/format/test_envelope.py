@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.envelope import OWN_HEADERS, DeadLetter, Envelope, Header, dead_letter_of, decode
+from kafka.tasks.format.job_id import time_of
 
 ID = "018c0a1b2c3d0005" + "ab" * 8
 OTHER_ID = "018c0a1b2c3d0007" + "cd" * 8
@@ -79,7 +80,7 @@ def test_a_first_attempt_has_two_headers() -> None:
 def test_id_and_name_are_enough_for_a_job() -> None:
     envelope = decode(b"{}", [("name", b"mail.send"), ("id", ID.encode())])
     assert (envelope.attempt, envelope.crashes, envelope.expires_ms) == (1, 0, None)
-    assert (envelope.enqueued_ms, envelope.results_partition) == (0x018C0A1B2C3D, 5)
+    assert (time_of(envelope.id), envelope.results_partition) == (0x018C0A1B2C3D, 5)
 
 
 @pytest.mark.parametrize(
