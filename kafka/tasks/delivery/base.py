@@ -60,7 +60,7 @@ class ClaimKind(Enum):
     SHARE_LOCK = "share lock"
     """An acquisition lock of a share group, which is renewed and ends with an acknowledgement."""
     SCHEDULE = "lease of the schedule"
-    """A lease that the schedule keeps of a long job, whose record is accepted already; the token is its generation."""
+    """A lease that the schedule keeps of a long job, whose record is accepted already."""
 
 
 class Claim:

@@ -19,7 +19,7 @@ A group has the jobs of one turn of the worker's loop, so results are batched wh
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from kafka.errors import (
@@ -286,14 +286,12 @@ class PublishThenAccept:
             self._limited_log.write(logging.ERROR, key, message, lease.origin, error, remedy(step.record, error))
 
     def _end(self, leases: list[JobLease], done: FinishCallback) -> None:
-        not_lost = [lease for lease in leases if not lease.lost and not lease.is_handed_off]
-        if not_lost:
-            self._accept(not_lost, None)
+        unaccepted = _unaccepted(leases)
+        if unaccepted:
+            self._accept(unaccepted, None)
         done(leases)
 
     def _end_moved(self, leases: list[JobLease], done: FinishCallback) -> None:
-        not_lost = [lease for lease in leases if not lease.lost and not lease.is_handed_off]
-
         def answered() -> None:
             for lease in leases:
                 self._moving.pop(lease, None)
@@ -303,7 +301,13 @@ class PublishThenAccept:
                 queues, self._moved_queues = self._moved_queues, set()
                 self._on_moved(queues)
 
-        if not_lost:
-            self._accept(not_lost, answered)
+        unaccepted = _unaccepted(leases)
+        if unaccepted:
+            self._accept(unaccepted, answered)
         else:
             answered()
+
+
+def _unaccepted(leases: Iterable[JobLease]) -> list[JobLease]:
+    """Those whose records are still to be accepted: not lost, nor accepted when their jobs were handed over."""
+    return [lease for lease in leases if not lease.lost and not lease.is_handed_off]

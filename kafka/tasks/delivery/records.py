@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka.tasks.delivery.base import Claim, ClaimKind, JobLease, OutgoingRecord, RecordKind
+from kafka.tasks.delivery.base import JobLease, OutgoingRecord, RecordKind
 from kafka.tasks.format.commands import (
     END,
     LEASE,
@@ -86,23 +86,18 @@ class StateRecords:
             headers = with_due(headers, due_ms)
         return OutgoingRecord(RecordKind.STATE, topic, value, job_id.encode(), headers, envelope.results_partition)
 
-    def lease(self, envelope: Envelope, lease: JobLease, due_ms: int) -> OutgoingRecord:
-        """The command that hands a running job over to the schedule, which starts it again at ``due_ms``."""
-        crashes = envelope.crashes if lease.job is None else lease.job.crashes
+    def lease(self, envelope: Envelope, crashes: int, queue: str, due_ms: int) -> OutgoingRecord:
+        """The command that hands a running job over to the schedule, which starts it again at ``due_ms``. ``crashes``:
+        those behind the job."""
         handed = envelope.moved(
             envelope.attempt,
             crashes,
             envelope.clean,
             envelope.unknown,
             envelope.unknown_since_ms,
-            None,
-            envelope.generation + 1,
+            generation=envelope.generation + 1,
         )
-        return self._command(envelope, encode_put(handed, lease.source.queue, due_ms, LEASE))
-
-    def claim(self, envelope: Envelope) -> Claim:
-        """The claim to a job that was handed over."""
-        return Claim(ClaimKind.SCHEDULE, envelope.generation + 1)
+        return self._command(envelope, encode_put(handed, queue, due_ms, LEASE))
 
     def lease_renewal(self, envelope: Envelope, due_ms: int) -> OutgoingRecord:
         """The command that a job's lease goes on until ``due_ms``."""
@@ -112,13 +107,6 @@ class StateRecords:
     def lease_end(self, envelope: Envelope) -> OutgoingRecord:
         """The command that a job's lease is over."""
         return self._command(envelope, encode_command(END, envelope.id, generation=envelope.generation + 1))
-
-    def after_decision(self, decision: JobDecision, envelope: Envelope, lease: JobLease) -> list[OutgoingRecord]:
-        """What is written when the records of a decision are durable: until then the schedule has a lease of the job.
-        A PUT replaces it."""
-        if not lease.is_handed_off or decision.move is MoveTarget.SCHEDULE:
-            return []
-        return [self.lease_end(envelope)]
 
     def _command(self, envelope: Envelope, record: CommandRecord) -> OutgoingRecord:
         partition = partition_of_job(envelope.id, self._schedule_partitions)

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from kafka.log_limit import LimitedLog
-from kafka.tasks.delivery.base import Ending, JobLease
+from kafka.tasks.delivery.base import Ending, JobLease, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords, outcome_error
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.envelope import Envelope, decode, readable_id, too_many_headers, truncated_repr
@@ -139,7 +139,7 @@ class AdmissionPolicy:
 
     def end_cancelled(self, lease: JobLease, envelope: Envelope) -> Ending:
         """How a lease ends whose job was cancelled: without a state, which is written already."""
-        after = [self._state_records.lease_end(envelope)] if lease.is_handed_off else ()
+        after = self._after(lease, envelope)
         return Ending(lease, envelope, [], is_last=True, after=after, is_cancelled=True)
 
     def end(self, lease: JobLease, envelope: Envelope, outcome: Outcome, crashes: int, now_ms: int) -> Ending:
@@ -169,8 +169,12 @@ class AdmissionPolicy:
                 observer.on_decided(lease.source.queue, envelope, outcome, decision, policy, now_ms)
         is_last = is_dead or move is MoveTarget.NOWHERE
         is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.BACK and lease.source.is_suspect)
-        after = self._state_records.after_decision(decision, envelope, lease) if lease.is_handed_off else ()
+        after = () if move is MoveTarget.SCHEDULE else self._after(lease, envelope)  # a PUT replaces the lease
         return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last, after=after)
+
+    def _after(self, lease: JobLease, envelope: Envelope) -> Sequence[OutgoingRecord]:
+        """What is written when the other records of an ending are durable: the schedule keeps its lease until then."""
+        return [self._state_records.lease_end(envelope)] if lease.is_handed_off else ()
 
     def _backoff_ms(self, envelope: Envelope, policy: JobPolicy) -> int:
         """The delay before the attempt that follows this one, by the task's policy; 0 when none may follow."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from kafka.tasks.delivery.base import Claim, JobLease, JobSource
+from kafka.tasks.delivery.base import Claim, ClaimKind, JobLease, JobSource
 from kafka.tasks.pools.runner import Job
 
 NEW, BUFFERED, RUNNING, FINISHING, FINISHED = range(5)
@@ -91,13 +91,14 @@ class Leases:
         for lease in leases:
             lease.is_offered = True
 
-    def hand_off(self, lease: JobLease, claim: Claim, until: float) -> None:
-        """The running job goes on by another claim, which holds until then: its lock is not renewed any more."""
-        lease.claim = claim
+    def hand_off(self, lease: JobLease, until: float) -> None:
+        """The running job goes on by a lease of the schedule, which holds until then: its lock is not renewed any
+        more."""
+        lease.claim = Claim(ClaimKind.SCHEDULE)
         lease.locked_until = until
 
     def handed_off(self) -> list[JobLease]:
-        """Leases of jobs that go on by another claim."""
+        """Leases of jobs that go on by a lease of the schedule."""
         return [lease for lease in self._held if lease.is_handed_off]
 
     def renewed(self, leases: Iterable[JobLease], until: float) -> None:

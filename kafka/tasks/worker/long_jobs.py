@@ -81,7 +81,9 @@ class LongJobs:
         until_ms = self._now_ms() + int(LEASE_S * 1000)
         self._pending.update(job.lease for job in handed)
         self._leases.offer(job.lease for job in handed)
-        records = [self._records.lease(job.envelope, job.lease, until_ms) for job in handed]
+        records = [
+            self._records.lease(job.envelope, job.crashes, job.lease.source.queue, until_ms) for job in handed
+        ]
         self._delivery.publish(records, lambda answers: self._written(handed, answers, now + LEASE_S - MARGIN_S))
 
     def _is_blocking(self, lease: JobLease) -> bool:
@@ -110,7 +112,7 @@ class LongJobs:
         if accepted:
             self._delivery.accept(accepted)
             for lease in accepted:
-                self._leases.hand_off(lease, self._records.claim(lease.job.envelope), until)
+                self._leases.hand_off(lease, until)
             self.renew_at = min(self.renew_at, until - LEASE_S + MARGIN_S + RENEW_S)
             self._on_handed_over()
         self.end(ended)

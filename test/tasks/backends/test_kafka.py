@@ -703,7 +703,7 @@ def test_a_job_that_goes_on_by_another_claim_is_reported_when_the_broker_deliver
     records = [record_of(lease) for lease in stage.leases]
     stage.delivery.accept([refused, taken])
     for lease in (refused, taken):
-        lease.claim = Claim(ClaimKind.SCHEDULE, 1)
+        lease.claim = Claim(ClaimKind.SCHEDULE)
     accepted, error = AcknowledgeType.ACCEPT, InvalidRecordStateError("offset 0 is not acquired")
     answer = stage.main.options["on_acknowledged"]
     answer([Acknowledged(records[0], accepted, error), Acknowledged(records[1], accepted, None)])

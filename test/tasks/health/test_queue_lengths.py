@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from kafka.tasks.backends.base import QueueBacklog
-from kafka.tasks.delivery.base import Claim, ClaimKind, JobLease, JobSource, SourceKind
+from kafka.tasks.delivery.base import JobLease, JobSource, SourceKind
 from kafka.tasks.health.queue_lengths import queue_lengths
 from kafka.tasks.health.snapshot import QueueJobs, WorkerSnapshot
 from kafka.tasks.worker.leases import BUFFERED, FINISHED, FINISHING, RUNNING, Leases
@@ -45,7 +45,7 @@ def test_a_worker_runs_what_is_with_its_pool_or_being_settled_from_all_topics_of
     due, other = JobSource("a", "shop.a.due", SourceKind.DUE), JobSource("b", "shop.b")
     for source, stage in ((main, None), (main, BUFFERED), (main, RUNNING), (suspects, RUNNING), (due, FINISHING)):
         a_lease(leases, source, stage)
-    leases.hand_off(a_lease(leases, main, RUNNING), Claim(ClaimKind.SCHEDULE, 1), 60.0)
+    leases.hand_off(a_lease(leases, main, RUNNING), 60.0)
     a_lease(leases, other)
     a_lease(leases, other, FINISHED)
     leases.mark_lost(a_lease(leases, other, RUNNING), True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.delivery.base import Claim, ClaimKind, JobLease, JobSource, SourceKind
+from kafka.tasks.delivery.base import JobLease, JobSource, SourceKind
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.leases import (
     BUFFERED,
@@ -121,7 +121,7 @@ def test_a_renewal_starts_each_lock_anew_but_those_of_the_buffer_and_of_what_was
     handed_off = a_lease()
     leases.add([*of_stage.values(), handed_off], 0.0, 30.0)
     leases.set_stage(handed_off, RUNNING)
-    leases.hand_off(handed_off, Claim(ClaimKind.SCHEDULE, 1), 60.0)
+    leases.hand_off(handed_off, 60.0)
     for stage, lease in of_stage.items():
         leases.set_stage(lease, stage)
     renewed = [of_stage[stage] for stage in (NEW, RUNNING, FINISHING)]
