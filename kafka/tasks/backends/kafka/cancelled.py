@@ -15,11 +15,11 @@ from typing import Any, Final
 from kafka import OffsetSpec, admin
 from kafka.client import KafkaClient
 from kafka.consumer import ConsumerRecord, KafkaConsumer
-from kafka.errors import CorruptRecordError, IllegalStateError, KafkaError
+from kafka.errors import CorruptRecordError, KafkaError
 from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import CancelledCallback
-from kafka.tasks.backends.kafka.partition_reader import read_timeout
+from kafka.tasks.backends.kafka.partition_reader import READ_CONFIGS, position_of, read_timeout
 from kafka.tasks.format.cancelled import CancelledJob, decode_cancelled
 from kafka.tasks.worker.cancelled_jobs import MAX_CANCELLED
 
@@ -35,11 +35,9 @@ MOST_HEADERS: Final = 16
 """The headers of a record with more are not looked at."""
 
 _CONSUMER_CONFIGS: Final[dict[str, Any]] = {
+    **READ_CONFIGS,
     "isolation_level": "read_committed",
-    "auto_offset_reset": "earliest",
-    "enable_auto_commit": False,
     "max_poll_records": 2000,
-    "metrics_enabled": False,
 }
 
 
@@ -86,8 +84,10 @@ class CancelledReader:
             )
             self._loop.run_until(ends)
             end = ends.result()[self._place].offset
-            self._loop.run_until(lambda: self._error is not None or self._position() >= end, READ_S)
-            if self._error is None and self._position() < end:
+            self._loop.run_until(
+                lambda: self._error is not None or position_of(consumer, self._place) >= end, READ_S
+            )
+            if self._error is None and position_of(consumer, self._place) < end:
                 raise read_timeout(self._place.topic, READ_S)
         except KafkaError as error:
             self._on_error(error)
@@ -99,14 +99,6 @@ class CancelledReader:
         self._waiting.clear()
         if waiting:
             on_cancelled(waiting)
-
-    def _position(self) -> int:
-        """Where the consumer stands; -1 while that is looked up."""
-        assert self._consumer is not None
-        try:
-            return self._consumer.position(self._place)
-        except IllegalStateError:
-            return -1
 
     def _on_records(self, records_by_partition: dict[TopicPartition, list[ConsumerRecord]]) -> None:
         cancelled: list[CancelledJob] = []

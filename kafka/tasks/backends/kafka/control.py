@@ -17,18 +17,13 @@ from typing import Any, Final
 from kafka import KafkaAdminClient, OffsetSpec, admin
 from kafka.client import IoThread, KafkaClient
 from kafka.consumer import KafkaConsumer
-from kafka.errors import (
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    TopicAlreadyExistsError,
-)
+from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import PauseCallback
 from kafka.tasks.backends.kafka.admin import check_queue_topic, find_topics, new_topic
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
-from kafka.tasks.backends.kafka.partition_reader import read_timeout, read_to
+from kafka.tasks.backends.kafka.partition_reader import READ_CONFIGS, position_of, read_timeout, read_to
 from kafka.tasks.backends.kafka.timed_resident import TimedResident
 from kafka.tasks.format.control import QueueControl, decode_control, encode_control
 from kafka.tasks.format.topics import TopicDefaults, TopicNames, control_plan
@@ -42,12 +37,6 @@ POLL_S: Final = 0.05
 """Interval of polls while the topic is read."""
 READ_S: Final = 10.0
 """Time limit of a check and of a reading; also the most that a worker's start waits for the first ones."""
-
-_CONSUMER_CONFIGS: Final[dict[str, Any]] = {
-    "auto_offset_reset": "earliest",
-    "enable_auto_commit": False,
-    "metrics_enabled": False,
-}
 
 
 class ControlReader(TimedResident):
@@ -113,7 +102,7 @@ class ControlReader(TimedResident):
             self._apply()
             return
         self._give_up_at = self._loop.time() + self._timeout_s
-        self._consumer = KafkaConsumer(client=self._client, **_CONSUMER_CONFIGS)
+        self._consumer = KafkaConsumer(client=self._client, **READ_CONFIGS)
         self._consumer.assign([self._place])
         self._read_records()
 
@@ -127,7 +116,7 @@ class ControlReader(TimedResident):
                 control = decode_control(record.key, record.value)
                 if control is not None:
                     self._paused_by_queue[control.queue] = control.is_paused
-            if _position(consumer, self._place) < self._read_to:
+            if position_of(consumer, self._place) < self._read_to:
                 if self._loop.time() > self._give_up_at:
                     raise read_timeout(self._place.topic, self._timeout_s)
                 self._call_later(POLL_S, self._read_records)
@@ -173,14 +162,6 @@ class ControlReader(TimedResident):
             self._call_later(CHECK_S, self._check)
 
 
-def _position(consumer: KafkaConsumer, place: TopicPartition) -> int:
-    """Where the consumer stands; -1 while that is looked up."""
-    try:
-        return consumer.position(place)
-    except IllegalStateError:  # it would have to wait, which it may not on the loop
-        return -1
-
-
 def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queue: str, is_paused: bool) -> bool:
     """See :class:`kafka.tasks.backends.base.Backend`. Creates the topic when the first queue is paused."""
     io = connect_in_thread(settings, "control")
@@ -224,7 +205,7 @@ class PausedQueues:
     def __init__(self, io: IoThread, names: TopicNames, timeout_s: float) -> None:
         client = io.client
         make: Callable[..., KafkaConsumer] = KafkaConsumer
-        self._consumer = io.call(lambda: make(client=client, **_CONSUMER_CONFIGS))
+        self._consumer = io.call(lambda: make(client=client, **READ_CONFIGS))
         self._place = TopicPartition(names.control, 0)
         self._timeout_s = timeout_s
         self._paused: set[str] = set()

@@ -6,13 +6,12 @@ send the first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.errors import IllegalArgumentError
 from kafka.tasks.backends.kafka.admin import find_topics
-from kafka.tasks.format.topics import TopicNames, check_queue
+from kafka.tasks.format.topics import TopicNames, is_queue
 
 MISSING_S: Final = 30.0
 """A missing topic is looked for again after this time."""
@@ -47,7 +46,7 @@ class DueTopics:
         wanted = list(dict.fromkeys(each for each in (*queues, *self._missing) if each not in known))
         if not wanted:
             return
-        topics = {self._names.due(queue): queue for queue in _possible(wanted)}
+        topics = {self._names.due(queue): queue for queue in wanted if is_queue(queue)}
         found: dict[str, int] = {}
         if topics:
             limits: dict[str, Any] = {"backoff": self._client.retry_backoff, "timeout_s": self._timeout_s}
@@ -60,12 +59,3 @@ class DueTopics:
                 self._missing[queue] = now
         while len(self._missing) > MOST_MISSING:
             del self._missing[next(iter(self._missing))]
-
-
-def _possible(queues: Iterable[str]) -> Iterator[str]:
-    """Those that can be the name of a queue."""
-    for queue in queues:
-        try:
-            yield check_queue(queue)
-        except IllegalArgumentError:
-            continue

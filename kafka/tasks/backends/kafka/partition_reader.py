@@ -1,14 +1,21 @@
-"""Polls a consumer until one partition has been read to an end offset that is known, with a time limit."""
+"""Consumers that read a partition without a group: how they are configured, where they stand, and a loop that reads to
+an end offset that is known, with a time limit."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from kafka.consumer import ConsumerRecord, KafkaConsumer
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import IllegalStateError, KafkaTimeoutError
 from kafka.structs import TopicPartition
+
+READ_CONFIGS: Final[dict[str, Any]] = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "metrics_enabled": False,
+}
 
 POLL_MS: Final = 100
 """Most that one poll waits."""
@@ -32,6 +39,14 @@ def poll_to(
         if time.monotonic() > give_up_at:
             raise read_timeout(place.topic, timeout_s)
         yield consumer.poll(POLL_MS)
+
+
+def position_of(consumer: KafkaConsumer, place: TopicPartition, otherwise: int = -1) -> int:
+    """Where the consumer stands; ``otherwise`` while that is looked up: on the loop it cannot be waited for."""
+    try:
+        return consumer.position(place)
+    except IllegalStateError:
+        return otherwise
 
 
 def read_timeout(topic: str, timeout_s: float) -> KafkaTimeoutError:

@@ -1,11 +1,11 @@
-"""The owner of one partition of the schedule: it turns the crank of a
-:class:`~kafka.tasks.schedule.machine.ScheduleMachine`, and every turn is one transaction.
+"""The owner of one partition of the schedule: it gives commands and the time to a
+:class:`~kafka.tasks.schedule.machine.ScheduleMachine`, and writes what each round decides in one transaction.
 
 ::
 
     FENCING  ----> LOADING  ----> RUNNING ----> CLOSED     (see OWNER_STAGES)
        ^              |              |
-       '--- trouble --+--------------'
+       '---- error ---+--------------'
 
 FENCING takes the transactional id ``APP.schedule.P``: from then on no earlier owner can commit anything, and what it
 has left open is ended. *After that* the offset of the next command is asked for, and the state is read: both are what
@@ -114,8 +114,8 @@ class CommandSource(Protocol):
 
 
 class OwnerContext(NamedTuple):
-    """What the owners of a process share. ``now_ms``: the broker's time that has certainly passed; ``trouble``: with a
-    limit for each kind of line."""
+    """What the owners of a process share. ``now_ms``: the broker's time that has certainly passed; ``limited_log``: one
+    line of each kind a minute."""
 
     client: KafkaClient
     names: TopicNames
@@ -125,7 +125,7 @@ class OwnerContext(NamedTuple):
     results_partitions: int
     host: str
     due_topics: DueTopics
-    trouble: LimitedLog
+    limited_log: LimitedLog
 
 
 class PartitionOwner:
@@ -165,7 +165,7 @@ class PartitionOwner:
 
     def start(self) -> None:
         """Take the partition over. Its consumer is paused there."""
-        self._task = LoopTask(self._live(), self._on_end)
+        self._task = LoopTask(self._run_until_closed(), self._on_end)
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
         """Commands have come."""
@@ -197,7 +197,7 @@ class PartitionOwner:
 
     # -- its life -----------------------------------------------------------------------------------------------------
 
-    async def _live(self) -> None:
+    async def _run_until_closed(self) -> None:
         failures = 0
         while not self._is_closing:
             began = self._loop.time()
@@ -210,7 +210,8 @@ class PartitionOwner:
             except Exception as error:
                 if self._is_closing:
                     return
-                self._complain(error)
+                self._context.due_topics.forget()  # one may have been deleted
+                self._log_failure(error)
             finally:
                 self._release()
             if self._is_closing:
@@ -292,14 +293,13 @@ class PartitionOwner:
                 raise RuntimeError(f"{self}: no step from {self.stage.name} to {stage.name}")
             self.stage = stage
 
-    def _complain(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         context = self._context
-        context.due_topics.forget()
         level = logging.WARNING if isinstance(error, KafkaError) else logging.ERROR
         if level == logging.ERROR:
             log.debug("%s: failed", self, exc_info=error)
         text = explain(error, context.names) if isinstance(error, KafkaError) else repr(error)
-        context.trouble.write(
+        context.limited_log.write(
             level, type(error).__name__, "%s starts again, its jobs wait meanwhile: %s", self, text
         )
 
@@ -361,7 +361,7 @@ class PartitionOwner:
 
     def _ignore(self, record: ConsumerRecord, why: str) -> None:
         place = f"{record.topic}-{record.partition}"
-        self._context.trouble.warning(
+        self._context.limited_log.warning(
             "bad command", "ignoring a command for the schedule (%s, offset %d): %s", place, record.offset, why
         )
 
@@ -382,7 +382,7 @@ class PartitionOwner:
             except BadRecord as error:
                 why = str(error)
             job_id = machine.unreadable(offset, self._context.now_ms())
-            self._context.trouble.warning(
+            self._context.limited_log.warning(
                 "bad state", "job %s has failed: its record in %s-%d at offset %d cannot be used: %s",
                 job_id, self._place.topic, self.partition, offset, why,
             )  # fmt: skip
@@ -459,7 +459,7 @@ class PartitionOwner:
             headers = () if first is None else (first,)
             self.machine.restore(record.key, record.value, headers, record.offset)
         except BadRecord as error:
-            self._context.trouble.warning(
+            self._context.limited_log.warning(
                 "bad state", "ignoring a record of the schedule (%s-%d, offset %d): %s",
                 record.topic, record.partition, record.offset, error,
             )  # fmt: skip

@@ -43,8 +43,8 @@ REJOIN_S: Final = 30.0
 """After an error that ended its membership a process tries again so much later."""
 DECLARE_S: Final = 300.0
 """A process says so often which periodic jobs its code declares: three times before it counts as gone."""
-TROUBLE_S: Final = 60.0
-"""One line of each kind of trouble is logged in so long."""
+LOG_S: Final = 60.0
+"""One warning of each kind is logged in so long."""
 
 _CONFIGS: Final[dict[str, Any]] = {
     "partition_assignment_strategy": ["cooperative-sticky"],
@@ -78,7 +78,7 @@ class ScheduleOwners:
         self._client = client
         self._loop: Any = client.loop
         self._names = names
-        self._trouble = LimitedLog(log, most=1, every_s=TROUBLE_S, clock=client.loop.time)
+        self._limited_log = LimitedLog(log, most=1, every_s=LOG_S, clock=client.loop.time)
         self._context = OwnerContext(
             client,
             names,
@@ -88,7 +88,7 @@ class ScheduleOwners:
             results_partitions,
             socket.gethostname(),
             DueTopics(client, names, REQUEST_TIMEOUT_S),
-            self._trouble,
+            self._limited_log,
         )
         self._owners: dict[int, PartitionOwner] = {}
         self._moved_count = 0  # of owners that have ended
@@ -154,7 +154,7 @@ class ScheduleOwners:
 
     def _on_not_declared(self, error: Exception) -> None:
         if self._closed is None:
-            self._trouble.warning(
+            self._limited_log.warning(
                 f"declare {type(error).__name__}",
                 "could not tell the schedule which periodic jobs the code declares, trying again in %d s: %s",
                 DECLARE_S,
@@ -214,7 +214,7 @@ class ScheduleOwners:
     def _on_error(self, error: Exception) -> None:
         """What keeps it from being a member, or from reading commands."""
         text = explain(error, self._names)
-        self._trouble.warning(type(error).__name__, "cannot own partitions of the schedule now: %s", text)
+        self._limited_log.warning(type(error).__name__, "cannot own partitions of the schedule now: %s", text)
         if isinstance(error, KafkaError) and not error.retriable and self._consumer is not None:
             consumer, self._consumer = self._consumer, None
             self.on_partitions_lost({TopicPartition(self._names.commands, each) for each in self._owners})

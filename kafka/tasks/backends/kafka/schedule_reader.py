@@ -12,10 +12,9 @@ from kafka import admin
 from kafka.admin import OffsetSpec
 from kafka.client import KafkaClient
 from kafka.consumer import ConsumerRecord, KafkaConsumer
-from kafka.errors import IllegalStateError
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.loop_task import next_turn, within
-from kafka.tasks.backends.kafka.partition_reader import read_timeout
+from kafka.tasks.backends.kafka.partition_reader import READ_CONFIGS, position_of, read_timeout
 
 TURN_RECORDS: Final = 1_000
 """Records that are taken in one turn of the loop."""
@@ -27,10 +26,8 @@ STUCK_S: Final = 15.0
 """Time without a record after which reading has failed."""
 
 _CONFIGS: Final[dict[str, Any]] = {
+    **READ_CONFIGS,
     "isolation_level": "read_committed",
-    "auto_offset_reset": "earliest",
-    "enable_auto_commit": False,
-    "metrics_enabled": False,
     # Single records are far apart: of what comes with each, most is not wanted.
     "max_partition_fetch_bytes": 256 * 1024,
     "fetch_max_wait_ms": int(LOOK_S * 1000),
@@ -63,7 +60,7 @@ class ScheduleReader:
             while position < end:
                 for record in await self._next_records(position):
                     take(record)
-                position = self._position(position)
+                position = position_of(self._consumer, self._place, position)
                 await next_turn(self._loop)
         finally:
             self._pause()
@@ -78,7 +75,7 @@ class ScheduleReader:
                     self._seek(position)
                 records = await self._next_records(position)
                 found = {record.offset: record for record in records}
-                position = self._position(position)
+                position = position_of(self._consumer, self._place, position)
                 while index < len(offsets) and offsets[index] < position:
                     offset = offsets[index]
                     index += 1
@@ -96,17 +93,11 @@ class ScheduleReader:
         give_up_at = self._loop.time() + STUCK_S
         while True:
             records: list[ConsumerRecord] = self._consumer.poll(0, TURN_RECORDS).get(self._place, [])
-            if records or self._position(position) > position:
+            if records or position_of(self._consumer, self._place, position) > position:
                 return records
             if self._loop.time() > give_up_at:
                 raise read_timeout(self._place.topic, STUCK_S)
             await within(self._loop, self._consumer.when_ready(), LOOK_S)
-
-    def _position(self, otherwise: int) -> int:
-        try:
-            return int(self._consumer.position(self._place))
-        except IllegalStateError:  # it is looked up
-            return otherwise
 
     def _seek(self, offset: int) -> None:
         self._consumer.seek(self._place, offset)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -34,6 +35,7 @@ from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
 from kafka.tasks.delivery.share_group.trimmer import QueueTrimmer
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import (
+    ExistingTopic,
     TopicDefaults,
     TopicNames,
     cancelled_kept_s,
@@ -68,22 +70,11 @@ def open_worker_backend(
     The client is handed back for its owner to close. Errors are the clients' own, and
     :class:`kafka.errors.IncompatibleBrokerVersion` for a cluster without share groups.
     """
-    client = connect(settings, loop)
-    try:
-
-        def wait(dialogue: Any) -> Any:
-            future = client.run(dialogue)
-            loop.run_until(future)
-            return future.result()
-
+    with _connected(settings, loop) as (client, administration):
         check_share_groups(client)
-        administration = Administration(client, wait, settings.request_timeout)
-        plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
         sources = sources_of(names, queues)
         declared_queues = declared.queues if schedule and declared is not None else set()
-        for queue in {*queues, *declared_queues}:
-            plans += queue_plans(names, queue, shape)
-        topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+        topics = _ensure_topics(administration, names, settings, shape, {*queues, *declared_queues})
         of_schedule = schedule_partitions(names, topics)
         for queue in queues:
             of_queue = [topics[plan.name] for plan in queue_plans(names, queue, shape)]
@@ -146,9 +137,6 @@ def open_worker_backend(
             cancelled.watch,
         )
         return side, client
-    except BaseException:
-        client.close()
-        raise
 
 
 def open_schedule_member(
@@ -161,28 +149,41 @@ def open_schedule_member(
 ) -> tuple[ScheduleMember, KafkaClient]:
     """Connect, see to the topics of the schedule, and that transactions work. Blocks, driving ``loop``. The client is
     handed back for its owner to close. Errors are the clients' own."""
-    client = connect(settings, loop)
-    try:
-
-        def wait(dialogue: Any) -> Any:
-            future = client.run(dialogue)
-            loop.run_until(future)
-            return future.result()
-
-        administration = Administration(client, wait, settings.request_timeout)
-        plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
-        for queue in declared.queues:
-            plans += queue_plans(names, queue, shape)
-        topics = ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+    with _connected(settings, loop) as (client, administration):
+        topics = _ensure_topics(administration, names, settings, shape, declared.queues)
         commands = declared.commands(schedule_partitions(names, topics))
         check_schedule(client, names, settings)
         publisher = KafkaPublisher(client, settings, clock)
         _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
         of_results = topics[names.results].partitions
         return ScheduleOwners(client, names, settings, clock, of_results, commands), client
+
+
+@contextmanager
+def _connected(settings: Settings, loop: Any) -> Iterator[tuple[KafkaClient, Administration]]:
+    """A client and its administration, which drives ``loop`` while it waits. An error closes the client."""
+    client = connect(settings, loop)
+
+    def wait(dialogue: Any) -> Any:
+        future = client.run(dialogue)
+        loop.run_until(future)
+        return future.result()
+
+    try:
+        yield client, Administration(client, wait, settings.request_timeout)
     except BaseException:
         client.close()
         raise
+
+
+def _ensure_topics(
+    administration: Administration, names: TopicNames, settings: Settings, shape: TopicDefaults, queues: Iterable[str]
+) -> dict[str, ExistingTopic]:
+    """The topics of the app and of these queues, by name; creates those that are missing."""
+    plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
+    for queue in queues:
+        plans += queue_plans(names, queue, shape)
+    return ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
 
 
 def _learn_broker_time(publisher: KafkaPublisher, topic: str, loop: Any, timeout_s: float) -> None:
