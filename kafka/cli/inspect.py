@@ -23,7 +23,7 @@ from functools import partial
 from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple
 
-from kafka.cli import LOG_FORMAT, CommandError, client_settings
+from kafka.cli import CommandError, client_settings, logs
 from kafka.cli.tables import aligned
 from kafka.errors import KafkaError
 from kafka.tasks import App, Directory, QueueExporter, QueueLength, Seen, WorkerSnapshot, parse_health_port
@@ -275,8 +275,7 @@ def run(args: argparse.Namespace) -> int:
         parse_health_port(args.health_port)
         if args.once:
             raise CommandError("--health-port serves until it is stopped, and --once is for tables: choose one of them")
-        logging.basicConfig(level="INFO", format=LOG_FORMAT)
-        logging.getLogger("kafka.client").setLevel(logging.WARNING)
+        logs.begin("INFO")
         with _interrupted_by_stop_signals(), contextlib.suppress(KeyboardInterrupt):
             _run(args)
     else:

@@ -11,12 +11,11 @@ An option of pools is one more row of :data:`POOL_OPTIONS`.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kafka.cli import LOG_FORMAT, CommandError, client_settings
+from kafka.cli import CommandError, client_settings, logs
 from kafka.cli.startup import startup_signals
 from kafka.errors import IllegalArgumentError
 from kafka.tasks import (
@@ -38,8 +37,6 @@ from kafka.tasks import (
 )
 
 EXIT_POOL_FAILED: Final = 3
-
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 ASYNCIO_CONCURRENCY: Final = 100
 """The default of ``--concurrency`` for coroutines, which mostly wait; for all others it is the number of processors."""
@@ -155,13 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="log at INFO when a job is received and how it ends, above 100 lines a second as counts;"
         " --no-log-jobs turns it off",
     )
-    parser.add_argument(
-        "--log-level",
-        default="INFO",
-        type=str.upper,
-        choices=LEVELS,
-        help="what to log on stderr (default: %(default)s)",
-    )
+    logs.add_argument(parser)
 
 
 def fill_standard_descriptors() -> None:
@@ -176,13 +167,11 @@ def fill_standard_descriptors() -> None:
 
 def run(args: argparse.Namespace) -> int:
     fill_standard_descriptors()
-    logging.basicConfig(level=args.log_level, format=LOG_FORMAT)
+    logs.begin(args.log_level)
     if args.reload:
         from kafka.cli import reload
 
         return reload.run(args.app)
-    if args.log_level == "INFO":  # each attempt to connect is a line there; the outcome is logged here
-        logging.getLogger("kafka.client").setLevel(logging.WARNING)
     app = client_settings.load_app(args)
     pool = check_pool(default_pool() if args.pool is None else args.pool)
     settings = pool_settings(args, pool, app)

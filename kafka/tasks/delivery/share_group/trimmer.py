@@ -180,6 +180,6 @@ class CommandTrimmer(TopicTrimmer):
         self._committed = committed
 
     def _read_starts(self, topics: Sequence[str]) -> Any:
-        """A dialogue that asks nobody."""
+        """A dialogue without a request: this process has committed these offsets itself."""
         yield from ()
         return self._committed()
