@@ -57,6 +57,9 @@ log = logging.getLogger(__name__)
 
 _NO_DEADLINE = Deadline(None)
 
+CLOSE_CONNECTING_S = 2.0
+"""Most that closing waits for a connection that is being made."""
+
 OBSERVE_S = 0.25
 """How often the broker's clock is learnt from an answer."""
 
@@ -254,6 +257,11 @@ class KafkaBackend:
         with self._lock:
             self._is_closed = True
             front, self._front = self._front, None
+            connecting = self._connecting
+        if connecting is not None:
+            # It sees that it is to close what it has made. Left alone it would outlive a broker that the caller
+            # closes next, and log what it could not do there.
+            connecting.wait(CLOSE_CONNECTING_S if timeout is None else min(timeout, CLOSE_CONNECTING_S))
         if front is not None:
             front.close(timeout)
         for client in self._worker_clients:
