@@ -15,6 +15,7 @@ from kafka.net.loop import Loop
 from kafka.structs import ConsumerGroupMetadata, TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backends.kafka.admin import new_topic
+from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.schedule_owner import OwnerStage, PartitionOwner
 from kafka.tasks.backends.kafka.schedule_owners import ScheduleOwners
 from kafka.tasks.format.commands import CommandRecord, encode_command, partition_of_job, put_headers
@@ -42,8 +43,9 @@ class OwnerProcess:
             allow_auto_create_topics=False,
         )
         clock = scene.app.backend().clock
-        settings = scene.app.settings
-        self.member = ScheduleOwners(self.client, scene.app.names, settings, clock, scene.partitions)
+        settings, names = scene.app.settings, scene.app.names
+        publisher = KafkaPublisher(self.client, settings, clock, names.results)
+        self.member = ScheduleOwners(self.client, names, settings, clock, scene.partitions, publisher.learn_time)
 
     def turn(self) -> None:
         if self.is_alive:

@@ -17,11 +17,13 @@ repeat itself in forked children.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -65,6 +67,11 @@ _elapsed = _elapsed_clock()
 _EPOCH = time.time() - _elapsed()
 
 
+DRIFT: Final = 0.0005
+"""By so much of the time that passes two clocks may go apart: the most by which NTP makes a clock faster or slower."""
+MOST_DRIFT_MS: Final = 200.0
+
+
 class BrokerTimeEstimate:
     """This process's wall clock, corrected to the broker's.
 
@@ -75,16 +82,18 @@ class BrokerTimeEstimate:
     difference lies between ``append - acknowledged`` and ``append - sent``. An offset inside these bounds is left as it
     is (it cannot be distinguished from a slow answer), one outside is moved to the nearer bound.
 
-    The bounds of all answers together say which times are certain (:meth:`earliest_ms`, :meth:`latest_ms`). Bounds that
-    contradict the former ones replace them: the broker's clock has been set, or drifts. A step that is smaller than
-    the answers are slow cannot be seen, and comes on top.
+    The bounds of all answers together say which times are certain (:meth:`earliest_ms`, :meth:`latest_ms`). They grow
+    with the time since the last answer, since two clocks drift apart (:data:`DRIFT`). Bounds that contradict the former
+    ones replace them: the broker's clock has been set. A step that is smaller than the answers are slow cannot be seen,
+    and comes on top.
     """
 
-    __slots__ = ("_bounds_ms", "_wall", "offset_ms")
+    __slots__ = ("_bounds_ms", "_observed_ms", "_wall", "offset_ms")
 
     def __init__(self, wall: Callable[[], float] = steady_wall) -> None:
         self._wall = wall
-        self._bounds_ms: tuple[int, int] | None = None
+        self._bounds_ms: tuple[float, float] | None = None  # as they were at _observed_ms
+        self._observed_ms = 0
         self.offset_ms = 0
 
     def local_ms(self) -> int:
@@ -97,23 +106,36 @@ class BrokerTimeEstimate:
 
     def earliest_ms(self) -> int:
         """A time that has certainly come by the broker's clock; :meth:`now_ms` before the first answer."""
-        bounds = self._bounds_ms
-        return self.now_ms() if bounds is None else self.local_ms() + bounds[0]
+        local_ms = self.local_ms()
+        bounds = self._bounds_at(local_ms)
+        return local_ms + (self.offset_ms if bounds is None else math.floor(bounds[0]))
 
     def latest_ms(self) -> int:
-        """A time that is certainly not over by the broker's clock; :meth:`now_ms` before the first answer."""
-        bounds = self._bounds_ms
-        return self.now_ms() if bounds is None else self.local_ms() + bounds[1]
+        """A time that is certainly not over by the broker's clock; :meth:`now_ms` before the first answer. A drift of
+        more than :data:`MOST_DRIFT_MS` is left out: a job of a process that was idle for long is not to start late."""
+        local_ms = self.local_ms()
+        bounds = self._bounds_at(local_ms, MOST_DRIFT_MS)
+        return local_ms + (self.offset_ms if bounds is None else math.ceil(bounds[1]))
+
+    def age_s(self) -> float:
+        """Seconds since the last answer; inf before the first."""
+        return math.inf if self._bounds_ms is None else (self.local_ms() - self._observed_ms) / 1000
+
+    def _bounds_at(self, local_ms: int, most_drift_ms: float = math.inf) -> tuple[float, float] | None:
+        if self._bounds_ms is None:
+            return None
+        drift_ms = min((local_ms - self._observed_ms) * DRIFT, most_drift_ms)
+        return self._bounds_ms[0] - drift_ms, self._bounds_ms[1] + drift_ms
 
     def observe(self, sent_ms: int, acknowledged_ms: int, append_ms: int) -> None:
         """Learn from one acknowledged record; both own times are :meth:`local_ms`."""
         least, most = append_ms - acknowledged_ms, append_ms - sent_ms
         self.offset_ms = min(max(self.offset_ms, least), most)
-        least, most = least - 1, most + 1  # all three times are cut to whole ms
-        known = self._bounds_ms
-        if known is not None and known[0] <= most and least <= known[1]:
-            least, most = max(least, known[0]), min(most, known[1])
-        self._bounds_ms = (least, most)
+        bounds = (least - 1.0, most + 1.0)  # all three times are cut to whole ms
+        known = self._bounds_at(acknowledged_ms)
+        if known is not None and known[0] <= bounds[1] and bounds[0] <= known[1]:
+            bounds = (max(bounds[0], known[0]), min(bounds[1], known[1]))
+        self._bounds_ms, self._observed_ms = bounds, acknowledged_ms
 
 
 class IdMaker:

@@ -769,8 +769,8 @@ def test_records_are_answered_in_order_with_their_append_times_or_errors(broker:
     settings = read_settings({"bootstrap_servers": broker.bootstrap, "max_payload_bytes": 2000})
     loop, clock = Loop(), BrokerTimeEstimate()
     client: KafkaClient = connect(settings, loop)
-    publisher = KafkaPublisher(client, settings, clock)
     names = TopicNames("published")
+    publisher = KafkaPublisher(client, settings, clock, names.results)
     answered: Future[Sequence[Appended | BaseException]] = Future()
 
     def note(answers: Sequence[Appended | BaseException]) -> None:
@@ -808,8 +808,8 @@ def test_state_records_that_come_while_others_are_written_go_together(broker: Em
     settings = read_settings({"bootstrap_servers": broker.bootstrap})
     loop = Loop()
     client: KafkaClient = connect(settings, loop)
-    publisher = KafkaPublisher(client, settings, BrokerTimeEstimate())
     topic = TopicNames("together").results
+    publisher = KafkaPublisher(client, settings, BrokerTimeEstimate(), topic)
 
     def publish() -> Future[None]:
         answered: Future[None] = Future()

@@ -18,6 +18,7 @@ from kafka.errors import (
     KafkaError,
     TransactionalIdAuthorizationFailedError,
 )
+from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule_owners
@@ -98,6 +99,48 @@ def run_until_killed(scene: Scene, last: int) -> bool:
     assert len(scene.answers_to(look)) == 1
     assert scene.answers_to(moved)[0]["rescheduled"] is True
     return was_quick
+
+
+def test_an_owner_whose_clock_ran_ahead_while_it_was_idle_asks_for_the_time_and_starts_nothing_early(
+    scene: Scene,
+) -> None:
+    """As drift does it in weeks, in one moment."""
+    job = own_a_job_that_waits(scene, 1.0)
+    clock = scene.backend.clock
+    wall = clock._wall
+    clock._wall = lambda: wall() + 600.0
+    look = scene.ask(LOOK, job)
+    scene.until(lambda: scene.answers_to(look))
+    assert scene.moved == []
+    scene.until(lambda: scene.moved)
+    assert scene.moved_at[job] >= time_of(job)
+
+
+def test_an_owner_that_does_not_learn_the_time_starts_what_is_certainly_due(scene: Scene) -> None:
+    job = own_a_job_that_waits(scene, 0.3)
+    owner, clock = scene.owner(), scene.backend.clock
+    asked: list[float] = []
+
+    def never() -> Future[None]:
+        asked.append(owner._loop.time())
+        return Future()
+
+    owner._context = owner._context._replace(learn_time=never)
+    clock._observed_ms -= 60_000
+    assert clock.earliest_ms() < clock.now_ms() - 25
+    scene.until(lambda: scene.moved)
+    assert scene.moved_at[job] >= time_of(job)
+    assert len(asked) == 1
+
+
+def own_a_job_that_waits(scene: Scene, delay_s: float) -> str:
+    """Of an owner that has it."""
+    scene.own()
+    job = scene.put(delay_s)
+    look = scene.ask(LOOK, job)
+    scene.until(lambda: scene.answers_to(look))
+    assert scene.moved == []
+    return job
 
 
 @pytest.mark.parametrize("api", ["Produce", "TxnOffsetCommit", "EndTxn"])

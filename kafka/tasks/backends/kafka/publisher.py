@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from kafka.client import KafkaClient
 from kafka.errors import KafkaError
+from kafka.future import Future
 from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
 from kafka.tasks.backends.kafka.connection import producer_configs
 from kafka.tasks.delivery.base import Appended, OutgoingRecord, PublishCallback, RecordKind
@@ -24,10 +25,13 @@ STATE_BATCH_BYTES = 65_536
 
 
 class KafkaPublisher:
-    """See :class:`kafka.tasks.delivery.base.Publisher`. On the loop's thread. ``clock`` learns from the answers."""
+    """See :class:`kafka.tasks.delivery.base.Publisher`. On the loop's thread. ``clock`` learns from the answers.
+    ``results``: the topic of states."""
 
-    def __init__(self, client: KafkaClient, settings: Settings, clock: BrokerTimeEstimate) -> None:
+    def __init__(self, client: KafkaClient, settings: Settings, clock: BrokerTimeEstimate, results: str) -> None:
         self._clock = clock
+        self._results = results
+        self._learning: Future[None] | None = None
         self._jobs = KafkaProducer(
             client=client,
             **producer_configs(
@@ -66,6 +70,21 @@ class KafkaPublisher:
             done(answers)
 
         when_all_done([each for each in sent if isinstance(each, FutureRecordMetadata)], on_all_done)
+
+    def learn_time(self) -> Future[None]:
+        """Learn the broker's time from a record that no reader takes for a state. Done when that has succeeded or
+        failed; the next record that is written tells it, too."""
+        if self._learning is None:
+            learning: Future[None] = Future()
+            self._learning = learning
+
+            def on_answer(_: object) -> None:
+                self._learning = None
+                learning.success(None)
+
+            self.publish([OutgoingRecord(RecordKind.STATE, self._results, None, None, [("clock", None)], 0)], on_answer)
+            return learning
+        return self._learning
 
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.base.Publisher`."""

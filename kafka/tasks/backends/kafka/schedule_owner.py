@@ -68,6 +68,10 @@ OFFSET_LAG_S: Final = 1.0
 """The offset of commands that have changed nothing is committed after so long, without a record."""
 LOOK_S: Final = 30.0
 """The machine is asked so often what is due: the time at which something is due is the broker's, and may step."""
+RECENT_S: Final = 20.0
+"""What is known of the broker's time is good for so long; before a job starts after that it is asked for again."""
+LEARN_S: Final = 2.0
+"""The answer is waited for so long, and not asked for again within."""
 ATTEMPTS: Final = 10
 """Of a round's transaction, before the owner starts anew."""
 BACKOFF_S: Final = 0.1
@@ -114,18 +118,22 @@ class CommandSource(Protocol):
 
 
 class OwnerContext(NamedTuple):
-    """What the owners of a process share. ``now_ms``: the broker's time that has certainly passed; ``limited_log``: one
-    line of each kind a minute."""
+    """What the owners of a process share. ``learn_time``: asks for the broker's time, done when that has succeeded or
+    failed; ``limited_log``: one line of each kind a minute."""
 
     client: KafkaClient
     names: TopicNames
     settings: Settings
     clock: BrokerTimeEstimate
-    now_ms: Callable[[], int]
+    learn_time: Callable[[], Future[None]]
     results_partitions: int
     host: str
     due_topics: DueTopics
     limited_log: LimitedLog
+
+    def now_ms(self) -> int:
+        """The broker's time that has certainly passed."""
+        return self.clock.earliest_ms()
 
 
 class PartitionOwner:
@@ -153,6 +161,7 @@ class PartitionOwner:
         self._backlog_end = 0  # the offset behind the commands that were there when it began
         self._backlog_until = 0.0  # they are waited for no longer
         self._unsaved_since: float | None = None  # when commands were applied that left nothing to write
+        self._learn_at = 0.0  # the broker's time is not asked for before
         self._most_commands = ROUND_COMMANDS
         self._moved_before = 0  # by the machine, up to its last round
         self._is_paused = True
@@ -319,6 +328,9 @@ class PartitionOwner:
         due_topics = self._context.due_topics
         await due_topics.look_for(queues)
         machine.set_missing_queues(due_topics.missing)
+        if self._may_learn_time and machine.due_at_ms <= self._context.clock.now_ms():
+            self._learn_at = self._loop.time() + LEARN_S
+            await within(self._loop, self._context.learn_time(), LEARN_S)
         if self._is_closing:
             return False
         now_ms, late_since_ms = self._context.now_ms(), machine.due_at_ms
@@ -475,11 +487,19 @@ class PartitionOwner:
         """Whether commands that were there when it began are still to come."""
         return self._applied < self._backlog_end and self._loop.time() < self._backlog_until
 
+    @property
+    def _may_learn_time(self) -> bool:
+        """Whether what is known of the broker's time is old, so that a job would start late to be certainly not early,
+        and was not asked for just now."""
+        return self._context.clock.age_s() > RECENT_S and self._loop.time() >= self._learn_at
+
     def _wait_s(self) -> float:
         """Until there is something to do, as far as it is known."""
         if self._has_backlog:
             return max(0.001, float(self._backlog_until - self._loop.time()))
-        wait_s = min(max((self.machine.next_at_ms - self._context.now_ms()) / 1000, 0.001), LOOK_S)
+        context = self._context
+        now_ms = context.clock.now_ms() if self._may_learn_time else context.now_ms()
+        wait_s = min(max((self.machine.next_at_ms - now_ms) / 1000, 0.001), LOOK_S)
         if self._unsaved_since is not None:
             wait_s = min(wait_s, max(self._unsaved_since + OFFSET_LAG_S - self._loop.time(), 0.001))
         return wait_s

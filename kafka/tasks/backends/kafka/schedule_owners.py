@@ -71,10 +71,11 @@ class ScheduleOwners:
         settings: Settings,
         clock: BrokerTimeEstimate,
         results_partitions: int,
+        learn_time: Callable[[], Future[None]],
         declared: Sequence[tuple[int, CommandRecord]] = (),
-        now_ms: Callable[[], int] | None = None,
     ) -> None:
-        """Joins with :meth:`start`. ``declared``: by partition, what the code declares of periodic jobs."""
+        """Joins with :meth:`start`. ``learn_time``: as in :class:`OwnerContext`; ``declared``: by partition, what the
+        code declares of periodic jobs."""
         self._client = client
         self._loop: Any = client.loop
         self._names = names
@@ -84,7 +85,7 @@ class ScheduleOwners:
             names,
             settings,
             clock,
-            now_ms or clock.earliest_ms,
+            learn_time,
             results_partitions,
             socket.gethostname(),
             DueTopics(client, names, REQUEST_TIMEOUT_S),

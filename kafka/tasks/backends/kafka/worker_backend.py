@@ -23,11 +23,8 @@ from kafka.tasks.backends.kafka.schedule_owners import ScheduleOwners
 from kafka.tasks.backends.kafka.schedule_watch import ScheduleWatch
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
 from kafka.tasks.delivery.base import (
-    Appended,
     DeliveryEvents,
     JobDelivery,
-    OutgoingRecord,
-    RecordKind,
     sources_of,
 )
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery
@@ -102,8 +99,9 @@ def open_worker_backend(
         committed = {names.due(queue) for queue in queues}
         prepare_groups(administration, list(groups), lambda group: group_configs(group in committed), pause)
         begin_groups(administration, groups, pause, loop.time)
-        publisher = KafkaPublisher(client, settings, clock)
-        _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
+        publisher = KafkaPublisher(client, settings, clock, names.results)
+        # A worker that started with a wrong clock revoked its first jobs: it compares their ``expires`` with this.
+        loop.run_until(publisher.learn_time(), settings.request_timeout)
         QueueTrimmer(client, groups).start()  # the client closes it
         control = ControlReader(client, names.control, queues, settings.request_timeout)
         control.start()  # the same
@@ -122,7 +120,7 @@ def open_worker_backend(
         member: ScheduleOwners | None = None
         if schedule:
             commands = [] if declared is None else declared.commands(of_schedule)
-            member = ScheduleOwners(client, names, settings, clock, of_results, commands)
+            member = ScheduleOwners(client, names, settings, clock, of_results, publisher.learn_time, commands)
         else:
             ScheduleWatch(client, names.commands).start()  # the client closes it
         side = WorkerBackend(
@@ -153,10 +151,10 @@ def open_schedule_member(
         topics = _ensure_topics(administration, names, settings, shape, declared.queues)
         commands = declared.commands(schedule_partitions(names, topics))
         check_schedule(client, names, settings)
-        publisher = KafkaPublisher(client, settings, clock)
-        _learn_broker_time(publisher, names.results, loop, settings.request_timeout)
+        publisher = KafkaPublisher(client, settings, clock, names.results)
+        loop.run_until(publisher.learn_time(), settings.request_timeout)
         of_results = topics[names.results].partitions
-        return ScheduleOwners(client, names, settings, clock, of_results, commands), client
+        return ScheduleOwners(client, names, settings, clock, of_results, publisher.learn_time, commands), client
 
 
 @contextmanager
@@ -184,13 +182,3 @@ def _ensure_topics(
     for queue in queues:
         plans += queue_plans(names, queue, shape)
     return ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
-
-
-def _learn_broker_time(publisher: KafkaPublisher, topic: str, loop: Any, timeout_s: float) -> None:
-    """Learn the broker's time before a job is checked against its ``expires``, from a record that readers ignore: a
-    worker that started with a wrong clock revoked its first jobs. A worker that cannot write it goes on, and learns the
-    time from its next record.
-    """
-    answers: list[Appended | BaseException] = []
-    publisher.publish([OutgoingRecord(RecordKind.STATE, topic, None, None, [("clock", None)], 0)], answers.extend)
-    loop.run_until(lambda: answers, timeout_s)
