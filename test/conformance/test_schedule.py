@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 
@@ -58,6 +59,49 @@ def test_what_waited_when_its_owner_was_killed_is_found_by_the_next(scene: Scene
     assert scene.count_moved().keys() < jobs
     assert set(scene.count_moved().values()) == {1}
     assert len(second.owner.machine) == 22
+
+
+@pytest.mark.parametrize("share", range(4))
+def test_an_owner_that_is_killed_after_any_of_its_requests_moves_and_answers_each_once(
+    bootstrap: str, unique: Callable[[str], str], share: int
+) -> None:
+    """The requests up to one arrive, and what follows does not; its answers are not seen."""
+    for last in itertools.count(1 + share, 4):
+        scene = Scene(bootstrap, unique("killed"))
+        try:
+            if run_until_killed(scene, last):
+                return
+        finally:
+            scene.close()
+
+
+def run_until_killed(scene: Scene, last: int) -> bool:
+    """One life that ends after so many requests, and the next; whether the first got by with fewer."""
+    first = scene.own(last)
+    jobs = [scene.put() for _ in range(3)]
+    waiting = scene.put(3600)
+    cancel, look = scene.ask("CANCEL", waiting), scene.ask("LOOK", waiting)
+    late = scene.put(0.15)
+    moved = scene.ask("RESCHEDULE", scene.put(3600), scene.now_ms())
+
+    def is_done() -> bool:
+        answered = all(scene.answers_to(request) for request in (cancel, look, moved))
+        return answered and len(scene.moved) >= 5
+
+    scene.until(lambda: not first.is_alive or is_done())
+    was_quick = first.is_alive
+    first.is_alive = False
+    scene.own()
+    scene.until(is_done)
+    marker = scene.ask("LOOK", late)
+    scene.until(lambda: scene.answers_to(marker))
+    assert {*jobs, late} <= set(scene.moved)
+    assert set(scene.count_moved().values()) == {1}, last
+    assert waiting not in scene.moved
+    assert scene.answers_to(cancel) == [{"waiting": True}]
+    assert len(scene.answers_to(look)) == 1
+    assert scene.answers_to(moved)[0]["rescheduled"] is True
+    return was_quick
 
 
 def test_of_two_owners_of_a_partition_only_the_one_that_fenced_last_writes(scene: Scene) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.client import KafkaClient
-from kafka.future import Future
 from kafka.net.loop import Loop
+from kafka.net.transport import Network
 from kafka.structs import ConsumerGroupMetadata, TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backends.kafka.admin import new_topic
@@ -22,6 +22,7 @@ from kafka.tasks.format.commands import CommandRecord, encode_command, partition
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import make_id
 from kafka.tasks.format.topics import TopicDefaults, cancelled_plan, schedule_plans
+from test.support.cut_network import API_VERSIONS, FETCH, CutNetwork
 from test.support.waiting import until
 
 TURN_S = 0.002
@@ -31,13 +32,14 @@ class OwnerProcess:
     """A client on a loop of its own, which runs only when the test drives it, and a member of the schedule's group. To
     be killed is to be driven no more."""
 
-    def __init__(self, scene: Scene) -> None:
-        self.loop = Loop()
+    def __init__(self, scene: Scene, loop: Loop | None = None, network: Network | None = None) -> None:
+        self.loop = loop or Loop()
         self.is_alive = True
         client_id = f"owner{len(scene.processes)}"
         self.client = KafkaClient(
             bootstrap_servers=scene.bootstrap,
             loop=self.loop,
+            network=network,
             client_id=client_id,
             all_topics=False,
             allow_auto_create_topics=False,
@@ -92,39 +94,33 @@ class LoneOwner(OwnerProcess):
     it is as if killed: it sends nothing more, and sees no answer."""
 
     def __init__(self, scene: Scene, last_request: int | None = None) -> None:
-        super().__init__(scene)
-        self.request_count = 0
-        self.is_gone = False
-        self._last = last_request
-        router: Any = self.client.router
-        self._request = router.request
-        router.request = self._count
+        loop = Loop()
+        self._network = CutNetwork(loop, last_request, self._counts)
+        super().__init__(scene, loop, self._network)
         self._source = source = AssignedSource(self.client, scene)
         context = self.member._context
         self.owner = source.owner = PartitionOwner(context, 0, source)
         self.owner.start()
 
+    @property
+    def request_count(self) -> int:
+        return self._network.request_count
+
+    def turn(self) -> None:
+        super().turn()
+        self.is_alive = self.is_alive and not self._network.has_arrived
+
     def close(self) -> None:
         self.owner.drop()
         self._source.consumer.close_async()
         super().close()
+        self._network.close()
 
-    def _count(self, target: Any, request: Any, *args: Any, **options: Any) -> Any:
-        is_fetch = str(options.get("lane") or "").startswith("fetch-") and self.owner_stage() is OwnerStage.RUNNING
-        if self.is_gone:
-            return Future[Any]()
-        if not is_fetch:
-            self.request_count += 1
-        real = self._request(target, request, *args, **options)
-        if self._last is None or self.request_count < self._last:
-            return real
-        self.is_gone = True
-        real.add_both(lambda _: setattr(self, "is_alive", False))  # it has arrived
-        return Future[Any]()
-
-    def owner_stage(self) -> OwnerStage | None:
-        owner = getattr(self, "owner", None)
-        return None if owner is None else owner.stage
+    def _counts(self, api_key: int) -> bool:
+        owner: PartitionOwner | None = getattr(self, "owner", None)
+        if api_key == FETCH:
+            return owner is None or owner.stage is not OwnerStage.RUNNING
+        return api_key != API_VERSIONS
 
 
 class Scene:

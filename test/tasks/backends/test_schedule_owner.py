@@ -24,7 +24,7 @@ from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule_owners
 from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
-from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RESCHEDULE, RUN, encode_command
+from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RUN, encode_command
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import time_of
 from kafka.tasks.schedule.entries import EntryDefinition
@@ -56,49 +56,6 @@ def test_every_stage_but_the_last_can_begin_anew_or_end() -> None:
     for stage in (OwnerStage.FENCING, OwnerStage.LOADING, OwnerStage.RUNNING):
         assert {OwnerStage.FENCING, OwnerStage.CLOSED} <= OWNER_STAGES[stage]
     assert not OWNER_STAGES[OwnerStage.CLOSED]
-
-
-@pytest.mark.parametrize("share", range(4))
-def test_an_owner_that_is_killed_after_any_of_its_requests_moves_and_answers_each_once(
-    broker: EmbeddedBroker, share: int
-) -> None:
-    """The requests up to one arrive, and what follows does not; its answers are not seen."""
-    for last in itertools.count(1 + share, 4):
-        scene = Scene(broker.bootstrap, f"killed{next(numbers)}")
-        try:
-            if run_until_killed(scene, last):
-                return
-        finally:
-            scene.close()
-
-
-def run_until_killed(scene: Scene, last: int) -> bool:
-    """One life that ends after so many requests, and the next; whether the first got by with fewer."""
-    first = scene.own(last)
-    jobs = [scene.put() for _ in range(3)]
-    waiting = scene.put(3600)
-    cancel, look = scene.ask(CANCEL, waiting), scene.ask(LOOK, waiting)
-    late = scene.put(0.15)
-    moved = scene.ask(RESCHEDULE, scene.put(3600), scene.now_ms())
-
-    def is_done() -> bool:
-        answered = all(scene.answers_to(request) for request in (cancel, look, moved))
-        return answered and len(scene.moved) >= 5
-
-    scene.until(lambda: not first.is_alive or is_done())
-    was_quick = first.is_alive
-    first.is_alive = False
-    scene.own()
-    scene.until(is_done)
-    marker = scene.ask(LOOK, late)
-    scene.until(lambda: scene.answers_to(marker))
-    assert {*jobs, late} <= set(scene.moved)
-    assert set(scene.count_moved().values()) == {1}, last
-    assert waiting not in scene.moved
-    assert scene.answers_to(cancel) == [{"waiting": True}]
-    assert len(scene.answers_to(look)) == 1
-    assert scene.answers_to(moved)[0]["rescheduled"] is True
-    return was_quick
 
 
 def test_an_owner_whose_clock_ran_ahead_while_it_was_idle_asks_for_the_time_and_starts_nothing_early(
