@@ -1,4 +1,5 @@
-"""The app of the kill tests, and its workers: each start of a job leaves a line ``id pid time worker`` in a file.
+"""The app of the kill tests, and its workers: each start of a job leaves a line ``id pid time attempt worker`` in a
+file.
 
 Settings come through the environment, since workers are processes of their own: ``COUNTED_APP`` the app's name,
 ``COUNTED_SERVERS``, ``COUNTED_PARTITIONS``, ``COUNTED_FILE``, ``COUNTED_WORKER`` the worker's number, and
@@ -17,10 +18,13 @@ from typing import NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer import ConsumerRecord
-from kafka.tasks import App, Context, JobHandle
+from kafka.tasks import App, Context, JobHandle, Retry
 from test.support.waiting import until, whole_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+ATTEMPTS = 3
+"""Of a job of ``retried``, which fails before the last."""
+BACKOFF_S = 0.5
 
 
 def make_app(name: str, servers: str, partitions: int) -> App:
@@ -29,13 +33,16 @@ def make_app(name: str, servers: str, partitions: int) -> App:
     app.task(bind=True, name="work")(_work)
     app.task(bind=True, name="kill_the_worker")(_kill_the_worker)
     app.task(bind=True, name="hold")(_hold)
+    retry = Retry(max_attempts=ATTEMPTS + 5, backoff=lambda attempt: BACKOFF_S, jitter=False)
+    app.task(bind=True, name="retried", retry=retry)(_retried)
     if os.environ.get("COUNTED_RELEASE") != "old":
         app.task(bind=True, name="later")(_later)
     return app
 
 
 def _note(context: Context) -> None:
-    line = f"{context.job_id} {os.getpid()} {time.time():.6f} {os.environ['COUNTED_WORKER']}\n"
+    who = os.environ["COUNTED_WORKER"]
+    line = f"{context.job_id} {os.getpid()} {time.time():.6f} {context.attempt} {who}\n"
     file = os.open(os.environ["COUNTED_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, line.encode())
@@ -62,16 +69,25 @@ def _hold(context: Context, gate: str) -> None:
         time.sleep(0.005)
 
 
+def _retried(context: Context, number: int) -> int:
+    _note(context)
+    if context.attempt < ATTEMPTS:
+        raise OSError("the disk is full")
+    return number
+
+
 def _later(context: Context, number: int) -> int:
     _note(context)
     return number
 
 
 class Start(NamedTuple):
-    """One start of a job: the process it ran in, the time in seconds since the epoch, and the number of its worker."""
+    """One start of a job: the process it ran in, the time in seconds since the epoch, the attempt, and the number of
+    its worker."""
 
     pid: int
     at: float
+    attempt: int
     worker: int
 
 
@@ -138,8 +154,8 @@ class Crew:
         """All starts so far, by job."""
         found: dict[str, list[Start]] = defaultdict(list)
         for line in whole_lines(self.file):
-            job_id, pid, at, worker = line.split()
-            found[job_id].append(Start(int(pid), float(at), int(worker)))
+            job_id, pid, at, attempt, worker = line.split()
+            found[job_id].append(Start(int(pid), float(at), int(attempt), int(worker)))
         return found
 
     def starts_count(self) -> int:
