@@ -127,6 +127,7 @@ class Crew:
         self.file.touch()
         self._counted_bytes = self._count = 0
         self.workers: list[subprocess.Popen[bytes]] = []
+        self.schedulers: list[subprocess.Popen[bytes]] = []
         self.options: tuple[str, ...] = ()
         """Of the workers that are started from now on."""
         self._environment = {
@@ -149,6 +150,13 @@ class Crew:
         with open(self.directory / f"worker-{number}.log", "ab") as log_file:
             self.workers.append(subprocess.Popen(command, cwd=ROOT, env=environment, stderr=log_file))
         return self.workers[-1]
+
+    def start_scheduler(self) -> subprocess.Popen[bytes]:
+        """A process that owns the schedule and runs no jobs."""
+        command = [sys.executable, "-m", "kafka", "scheduler", "test.faults.counted_jobs:app"]
+        with open(self.directory / "worker-scheduler.log", "ab") as log_file:
+            self.schedulers.append(subprocess.Popen(command, cwd=ROOT, env=self._environment, stderr=log_file))
+        return self.schedulers[-1]
 
     def starts(self) -> dict[str, list[Start]]:
         """All starts so far, by job."""
@@ -212,7 +220,7 @@ class Crew:
 
     def close(self) -> None:
         """End the workers, and the app's connection."""
-        for worker in self.workers:
+        for worker in (*self.workers, *self.schedulers):
             if worker.poll() is None:
                 worker.kill()
             worker.wait()

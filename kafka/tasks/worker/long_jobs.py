@@ -57,6 +57,7 @@ class LongJobs:
         self._on_handed_over = on_handed_over
         self._newest: dict[tuple[str, int], int] = {}  # topic and partition -> the last offset that was delivered
         self._pending: set[JobLease] = set()  # whose LEASE is being written
+        self._not_ended: dict[JobLease, Job] = {}  # whose END could not be written
         self._limited_log = LimitedLog(log)
 
     def on_leased(self, leases: Iterable[JobLease]) -> None:
@@ -67,6 +68,9 @@ class LongJobs:
 
     def look(self, now: float, jobs: Iterable[tuple[Job, float]]) -> None:
         """Hand over those of ``jobs``, each with the time since which the pool has it, that are long."""
+        if self._not_ended:
+            not_ended, self._not_ended = self._not_ended, {}
+            self.end([job for lease, job in not_ended.items() if not self._is_wanted(lease)])
         handed = [
             job
             for job, at in jobs
@@ -89,6 +93,10 @@ class LongJobs:
     def _is_blocking(self, lease: JobLease) -> bool:
         newest = self._newest.get((lease.source.topic, lease.partition), 0)
         return newest - lease.offset >= BLOCKING_RECORDS
+
+    def _is_wanted(self, lease: JobLease) -> bool:
+        """Whether there is, or may be soon, a lease of the schedule that is to stay."""
+        return lease in self._pending or (lease.is_handed_off and not lease.lost)
 
     def _written(self, jobs: Sequence[Job], answers: Sequence[Appended | BaseException], until: float) -> None:
         accepted: list[JobLease] = []
@@ -142,9 +150,15 @@ class LongJobs:
 
     def end(self, jobs: Sequence[Job]) -> None:
         """The leases of these jobs are to be forgotten: the jobs have ended meanwhile, or their records are delivered
-        again."""
-        if jobs:
-            records = [self._records.lease_end(job.envelope) for job in jobs]
-            self._delivery.publish(records, lambda _: None)
+        again. What cannot be written is written again with the next :meth:`look`, as long as that is so."""
+        if not jobs:
+            return
+
+        def on_written(answers: Sequence[Appended | BaseException]) -> None:
+            for job, answer in zip(jobs, answers, strict=True):
+                if isinstance(answer, BaseException):
+                    self._not_ended[job.lease] = job
+
+        self._delivery.publish([self._records.lease_end(job.envelope) for job in jobs], on_written)
 
 

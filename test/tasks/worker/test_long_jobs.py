@@ -147,7 +147,7 @@ def test_a_lease_that_cannot_be_renewed_is_lost_before_the_schedule_starts_the_j
 def test_where_the_schedule_cannot_be_written_to_the_lock_is_renewed_as_before(bench: Bench) -> None:
     long_one = bench.put("note", 1)
     process = Process(bench)
-    process.publisher.errors[bench.app.names.commands] = [KafkaTimeoutError("no answer")] * 1000
+    process.publisher.errors[bench.app.names.commands] = [KafkaTimeoutError("no answer")] * 2000
     bench.settle()
     bench.pass_time(HOUR, 5.0)
     (job,) = process.manual.jobs
@@ -272,7 +272,12 @@ def test_an_attempt_that_fails_while_it_is_handed_over_is_tried_again(bench: Ben
     assert len(bench.queues.topics[DUE]) == 1
 
 
-def test_a_lease_whose_answer_was_lost_does_not_start_the_job_beside_its_run(bench: Bench) -> None:
+@pytest.mark.parametrize("failed_ends", [0, 1, 3])
+@pytest.mark.parametrize("runs_s", [40.0, HOUR])
+def test_a_lease_whose_answer_was_lost_starts_the_job_neither_beside_nor_after_its_run(
+    bench: Bench, failed_ends: int, runs_s: float
+) -> None:
+    """Whether the lease is ended at once or only by a later try."""
     long_one = bench.put("note", 1)
     process = Process(bench)
     bench.settle()
@@ -282,17 +287,23 @@ def test_a_lease_whose_answer_was_lost_does_not_start_the_job_beside_its_run(ben
         process.publisher.publish = publish  # type: ignore[method-assign]
 
         def answered(_: object) -> None:
-            bench.loop.call_later(45.0, done, [KafkaTimeoutError("no answer")])
+            bench.loop.call_later(5.0, no_answer, done)
 
         publish(records, answered)
+
+    def no_answer(done: PublishCallback) -> None:
+        process.publisher.errors[bench.app.names.commands] = [KafkaTimeoutError("no answer")] * failed_ends
+        done([KafkaTimeoutError("no answer")])
 
     process.publisher.publish = lose_answer  # type: ignore[method-assign]
     bench.pass_time(31.0)
     assert commands(bench)[0] == LEASE
-    bench.pass_time(HOUR, 5.0)
+    bench.pass_time(6.0)
+    bench.pass_time(runs_s - 37.0, 3.0)
     (job,) = process.manual.jobs
     process.end(job)
     assert bench.final(long_one.id) is JobState.SUCCESS
+    bench.pass_time(2 * LEASE_S, 5.0)
     assert bench.queues.topics[DUE] == []
 
 
