@@ -104,11 +104,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. ``argv``: the arguments behind the program's name (default: the process's)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = next((argument for argument in arguments if not argument.startswith("-")), None)
-    if name != "worker":
+    if name not in ("worker", "scheduler"):
         return _main(name, arguments)
     from kafka.cli.startup import startup_signals
 
-    with startup_signals:
+    with startup_signals.of(name):
         return _main(name, arguments)
 
 

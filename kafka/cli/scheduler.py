@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 
 from kafka.cli import client_settings, logs
+from kafka.cli.startup import startup_signals
 from kafka.tasks import run_scheduler
 
 
@@ -27,5 +28,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     logs.begin(args.log_level)
-    run_scheduler(client_settings.load_app(args))
+    run_scheduler(client_settings.load_app(args), on_start=lambda _: startup_signals.finish())
     return 0

@@ -1,10 +1,14 @@
-"""What signals do to ``python -m kafka worker`` while it starts: imports its own modules and the app, reads settings.
+"""What signals do to ``python -m kafka worker`` and ``scheduler`` while they start: import their own modules and the
+app, read settings.
 
     SIGTERM SIGHUP SIGINT    a line, and the process ends at once with exit code 0
+
+and to a worker alone:
+
     SIGTTIN SIGTTOU          a line, and nothing more: there are no slots yet
     SIGUSR1                  the stacks of all threads
 
-The worker's loop takes over later (:mod:`kafka.tasks.worker.signals`), and puts these handlers back when it has ended:
+Their loop takes over later (a worker's: :mod:`kafka.tasks.worker.signals`), and puts these handlers back at its end:
 after :meth:`StartupSignals.finish`, and in processes that were forked, they do what was there before them.
 
 The handlers run between any two lines of the code that is imported, which may hold the locks of the logging and may
@@ -28,7 +32,11 @@ from typing import Any, Final
 from kafka.cli import LOG_FORMAT
 
 _STOP: Final = frozenset({"SIGTERM", "SIGHUP", "SIGINT"})
-_SIGNALS: Final = (*sorted(_STOP), "SIGTTIN", "SIGTTOU", "SIGUSR1")
+_SIGNALS: Final = {
+    "worker": (*sorted(_STOP), "SIGTTIN", "SIGTTOU", "SIGUSR1"),
+    "scheduler": tuple(sorted(_STOP)),
+}
+"""By command: those that its loop knows, too."""
 
 _STDERR: Final = 2
 
@@ -39,16 +47,22 @@ class StartupSignals:
 
     def __init__(self, leave: Callable[[int], object] = os._exit) -> None:
         self._leave = leave
+        self._command = "worker"
         self._former: dict[int, Any] = {}
         self._pid = 0
         self._is_finished = False
         self._is_leaving = False
 
+    def of(self, command: str) -> StartupSignals:
+        """The context for ``worker`` or ``scheduler``."""
+        self._command = command
+        return self
+
     def __enter__(self) -> StartupSignals:
         self._pid = os.getpid()
         self._is_finished = self._is_leaving = False
         if threading.current_thread() is threading.main_thread():
-            for name in _SIGNALS:
+            for name in _SIGNALS[self._command]:
                 number = getattr(signal, name, None)
                 handler = None if number is None else signal.getsignal(number)
                 if number is not None and handler not in (None, signal.SIG_IGN):
@@ -63,7 +77,7 @@ class StartupSignals:
         self._former = {}
 
     def finish(self) -> None:
-        """The worker has started: from now on signals that come here do what they did before."""
+        """It has started: from now on signals that come here do what they did before."""
         self._is_finished = True
 
     def _received(self, signum: int, frame: FrameType | None) -> None:
@@ -74,14 +88,14 @@ class StartupSignals:
         if name in _STOP:
             self._stop(name)
         elif name == "SIGUSR1":
-            _write(logging.WARNING, "\n".join(["the worker has not started", *_stacks()]))
+            _write(logging.WARNING, "\n".join([f"the {self._command} has not started", *_stacks()]))
         else:
-            _write(logging.INFO, f"received {name}: the worker is starting, and has no slots yet")
+            _write(logging.INFO, f"received {name}: the {self._command} is starting, and has no slots yet")
 
     def _stop(self, name: str) -> None:
         if not self._is_leaving:  # else the first signal is still at it: a pipe may be full
             self._is_leaving = True
-            _write(logging.INFO, f"received {name}: the worker is starting, and leaves at once")
+            _write(logging.INFO, f"received {name}: the {self._command} is starting, and leaves at once")
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(Exception):
                     stream.flush()

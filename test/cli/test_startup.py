@@ -1,4 +1,5 @@
-"""Signals while ``python -m kafka worker`` starts: real processes whose app waits in the midst of its import."""
+"""Signals while ``python -m kafka worker`` or ``scheduler`` starts: real processes whose app waits in the midst of its
+import."""
 
 from __future__ import annotations
 
@@ -45,15 +46,17 @@ sys.exit(main())
 
 
 class Starting:
-    """A worker whose app is being imported."""
+    """A worker, or another command, whose app is being imported."""
 
-    def __init__(self, directory: Path, *options: str, handlers: str = "", module: str = GATED) -> None:
+    def __init__(
+        self, directory: Path, *options: str, command: str = "worker", handlers: str = "", module: str = GATED
+    ) -> None:
         (directory / "gated.py").write_text(module)
         os.mkfifo(directory / "begun")
         os.mkfifo(directory / "gate")
         self._gate = os.open(directory / "gate", os.O_RDWR)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", MAIN.replace("HANDLERS", handlers), "worker", "gated:app", *options],
+            [sys.executable, "-c", MAIN.replace("HANDLERS", handlers), command, "gated:app", *options],
             cwd=directory,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
@@ -93,11 +96,17 @@ def started(tmp_path: Path) -> Iterator[Starting]:
     starting.close()
 
 
+@pytest.mark.parametrize("command", ["worker", "scheduler"])
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
-def test_a_stop_signal_ends_it_at_once_with_one_line_and_exit_code_0(started: Starting, name: str) -> None:
-    started.send(name)
-    assert started.line() == f"INFO kafka.cli.startup: received {name}: the worker is starting, and leaves at once"
-    assert started.end() == (0, "", "")
+def test_a_stop_signal_ends_it_at_once_with_one_line_and_exit_code_0(tmp_path: Path, name: str, command: str) -> None:
+    started = Starting(tmp_path, command=command)
+    try:
+        started.send(name)
+        line = f"INFO kafka.cli.startup: received {name}: the {command} is starting, and leaves at once"
+        assert started.line() == line
+        assert started.end() == (0, "", "")
+    finally:
+        started.close()
 
 
 @pytest.mark.parametrize("name", ["SIGTTIN", "SIGTTOU"])
