@@ -16,6 +16,7 @@ from kafka.structs import OffsetAndMetadata
 from test.broker.raw_client import RawClient
 from test.conformance.reading import poll_until, take
 from test.support.either_broker import every_release_with_batches
+from test.support.waiting import until
 
 pytestmark = every_release_with_batches
 
@@ -193,3 +194,23 @@ def test_all_is_read_in_order_through_a_small_buffer(bootstrap: str, new_topic: 
     for number in (0, 1):
         assert [value for value in paused if value % 3 == number] == list(range(number, 300, 3))
     assert rest == list(range(2, 300, 3))
+
+
+def test_records_are_skipped_as_far_as_they_have_been_fetched(bootstrap: str, new_topic: NewTopicFixture) -> None:
+    partition = TopicPartition(new_topic(1), 0)
+    with KafkaProducer(bootstrap_servers=bootstrap, batch_size=2_000) as producer:
+        for number in range(1_000):
+            producer.send(partition.topic, b"%d" % number, partition=0)
+        producer.flush(30)
+    found: list[int] = []
+    with consumer_of(bootstrap, partition, max_poll_records=1, max_partition_fetch_bytes=5_000) as consumer:
+        assert consumer.position(partition) == 0
+
+        def poll() -> None:
+            found.extend(int(record.value) for records in consumer.poll(100).values() for record in records)
+
+        for wanted in range(0, 1_000, 100):
+            until(lambda to=wanted: consumer.skip_to(partition, to) == to, f"{wanted} is fetched", meanwhile=poll)
+            found += [int(record.value) for record in take(consumer, 1)]
+    assert [number for number in found if number % 100 == 0] == list(range(0, 1_000, 100))
+    assert len(found) < 100, "no more than one for each fetch"

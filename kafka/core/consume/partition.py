@@ -380,7 +380,7 @@ class CompletedFetch:
     @property
     def is_exhausted(self) -> bool:
         """Everything has been read, and no fault is left to be met."""
-        return self._batch_at >= len(self.headers) and self.error is None
+        return self.is_read and self.error is None
 
     def read(
         self, limit: int, options: ReaderOptions, max_header_bytes: int = MAX_HEADER_BYTES
@@ -394,7 +394,7 @@ class CompletedFetch:
         found: list[ConsumerRecord] = []
         self.header_bytes = 0
         while len(found) < limit and self.header_bytes < max_header_bytes:
-            if self._batch_at >= len(self.headers):
+            if self.is_read:
                 if self.error is not None and not found:
                     raise self.error
                 break
@@ -410,6 +410,22 @@ class CompletedFetch:
             elif records:
                 found += records
         return found
+
+    def skip_to(self, offset: int) -> None:
+        """Read on at ``offset``, which is not before ``position``, without making the records up to there.
+        CorruptRecordError for what does not even say where transactions end."""
+        while not self.is_read and self.headers[self._batch_at].next_offset <= offset:
+            self._is_aborted(self.headers[self._batch_at])  # notes which ones begin or end there
+            self._reader = None
+            self._batch_at += 1
+        if self._reader is not None and not self._reader.skip_to(offset):
+            self._reader = None
+        self.position = offset
+
+    @property
+    def is_read(self) -> bool:
+        """All batches have been read."""
+        return self._batch_at >= len(self.headers)
 
     @property
     def inflated_bytes(self) -> int:
@@ -647,6 +663,19 @@ class PartitionPosition:
         self.position = self.fetch_offset = offset
         self.leader_epoch = self.fetch_epoch = leader_epoch
         self.touch()
+
+    def skip_to(self, offset: int) -> int | None:
+        """Go on at ``offset``, or as near before it as what is buffered goes; the position then, None when there is
+        none. What is buffered behind it stays, and so do faults, which are met by reading."""
+        position = self.position
+        while position is not None and position < offset and self.buffered:
+            fetched = self.buffered[0]
+            if fetched.error is not None:
+                break
+            fetched.skip_to(min(offset, fetched.next_offset))
+            self.read_from(fetched)
+            position = self.position
+        return position
 
     def seek_validated(self, offset: int, leader_epoch: int) -> None:
         """:meth:`seek`, where the leader has just said that its log has the record before ``offset``."""

@@ -176,6 +176,71 @@ def test_read_committed_leaves_out_the_aborted_transaction_and_nothing_else() ->
     assert [record.value for record in everything] == [b"a7", b"b8", b"plain", b"c7", b"d7"]
 
 
+@pytest.mark.parametrize("read_committed", [False, True])
+@pytest.mark.parametrize("before", range(6))
+def test_skipping_comes_to_the_same_as_reading_on(before: int, read_committed: bool) -> None:
+    """Also over the beginnings and ends of transactions, and within a batch that is being read."""
+    data = b"".join(
+        (
+            batch(0, b"a", b"b", b"c", producer_id=7, transactional=True),
+            batch(3, b"d", b"e", producer_id=8, transactional=True),
+            batch(5, *b"f g h i j k l m".split()),
+            marker(13, 7, ABORT),
+            batch(14, b"n", b"o", producer_id=7, transactional=True),
+            marker(16, 8, COMMIT),
+            marker(17, 7, COMMIT),
+            batch(18, b"p"),
+        )
+    )
+    options = ReaderOptions(read_committed=read_committed)
+
+    def fetch() -> CompletedFetch:
+        return CompletedFetch(PARTITION, 0, data, [aborted(7, 0)])
+
+    everything = offsets_and_values(read_all(fetch(), options))
+    assert len(everything) == (13 if read_committed else 16)
+    for offset in range(20):
+        fetched = fetch()
+        found = offsets_and_values(fetched.read(before, options)) if before else []
+        if offset < fetched.position:
+            continue
+        fetched.skip_to(offset)
+        assert fetched.position == offset
+        found += offsets_and_values(read_all(fetched, options))
+        assert found == everything[:before] + [each for each in everything[before:] if each[0] >= offset]
+        assert (fetched.position, fetched.is_exhausted) == (19, True)
+
+
+def test_a_position_skips_as_far_as_what_is_buffered_goes() -> None:
+    changes = PositionChanges()
+    position = PartitionPosition(PARTITION, changes)
+    assert position.skip_to(7) is None
+    position.seek(0)
+    assert position.skip_to(7) == 0
+    for first in (0, 3, 6):
+        position.buffer(CompletedFetch(PARTITION, first, batch(first, b"a", b"b", b"c")))
+    generation = position.generation
+    assert position.skip_to(0) == 0
+    assert position.skip_to(4) == position.position == 4
+    assert position.skip_to(2) == 4, "never back"
+    fetched = position.buffered[0]
+    assert [record.offset for record in fetched.read(10, ReaderOptions())] == [4, 5]
+    position.read_from(fetched)
+    assert (len(position.buffered), changes.buffered_bytes) == (1, position.buffered[0].size_bytes)
+    assert position.skip_to(100) == position.fetch_offset == 9
+    assert (len(position.buffered), changes.buffered_bytes, position.generation) == (0, 0, generation)
+
+
+def test_a_fault_is_not_skipped() -> None:
+    position = PartitionPosition(PARTITION, PositionChanges())
+    position.seek(0)
+    position.buffer(CompletedFetch(PARTITION, 0, batch(0, b"a", b"b") + b"\x00" * 16 + b"\xff" * 50))
+    assert position.buffered[0].error is not None
+    assert position.skip_to(1) == 0
+    position.drop_buffer()
+    assert position.skip_to(1) == 0
+
+
 def test_two_aborted_transactions_of_one_producer_are_both_left_out() -> None:
     data = b"".join(
         (
