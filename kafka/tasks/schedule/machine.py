@@ -92,10 +92,14 @@ MOST_KEPT: Final = 20_000
 MOST_KEPT_BYTES: Final = 8 * 1024 * 1024
 """Jobs that are objects, about, and their payloads. Half as many rows become objects at a time, once half of those are
 left."""
-READ_AHEAD_MS: Final = 2_000
-"""Records of jobs are read so long before they are due."""
-MOST_READ: Final = 500
-"""Records that one step asks for, and jobs that it moves."""
+URGENT_MS: Final = 2_000
+"""The record of a job has been read so long before it is due."""
+READ_AHEAD_MS: Final = 10_000
+MOST_READ: Final = 2_000
+"""When one is to be read, so are those of the jobs that are due within this time, so many at most: where jobs are due
+in another order than they came, reading them means to go through the whole partition."""
+MOST_MOVED: Final = 500
+"""Jobs that one step moves."""
 MOST_ROUND_BYTES: Final = 4 * 1024 * 1024
 """A step moves no more jobs once their payloads are so large."""
 
@@ -258,16 +262,17 @@ class ScheduleMachine:
             if job_id in self._unread:
                 offsets.add(self._near[job_id].offset)
         self._promote(now_ms)
-        if self._unread:
-            offsets.update(self._near[job_id].offset for job_id in self._soon(now_ms) if job_id in self._unread)
+        if self._unread and not self._unread.isdisjoint(self._until(now_ms + URGENT_MS, MOST_MOVED)):
+            soon = self._until(now_ms + READ_AHEAD_MS, MOST_READ)
+            offsets.update(self._near[job_id].offset for job_id in soon if job_id in self._unread)
         return sorted(offsets)
 
-    def _soon(self, now_ms: int) -> list[str]:
-        """Jobs that are to be looked at soon, MOST_READ at most, the earliest first."""
-        heap, until_ms = self._heap, now_ms + READ_AHEAD_MS
+    def _until(self, until_ms: int, most: int) -> list[str]:
+        """Jobs that are to be looked at by then, ``most`` at most, the earliest first."""
+        heap = self._heap
         soon: list[str] = []
         tops = [(heap[0], 0)] if heap else []  # of those parts of the heap that were not looked at
-        while tops and tops[0][0][0] <= until_ms and len(soon) < MOST_READ:
+        while tops and tops[0][0][0] <= until_ms and len(soon) < most:
             entry, place = heapq.heappop(tops)
             soon.append(entry[2])
             for below in (2 * place + 1, 2 * place + 2):
@@ -449,7 +454,7 @@ class ScheduleMachine:
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def advance(self, now_ms: int, most: int = MOST_READ) -> bool:
+    def advance(self, now_ms: int, most: int = MOST_MOVED) -> bool:
         """Decide what is due, ``most`` jobs at most; whether more is due. Jobs whose records were not loaded wait for
         the next step."""
         self._now_ms = now_ms

@@ -37,7 +37,7 @@ START_MS: Final = 1_700_000_000_000
 RESULTS_PARTITIONS: Final = 2
 PARTITION: Final = 3
 
-SMALL: Final = {"MOST_KEPT": 8, "MOST_KEPT_BYTES": 320, "MOST_READ": 4, "MOST_ROUND_BYTES": 400}
+SMALL: Final = {"MOST_KEPT": 8, "MOST_KEPT_BYTES": 320, "MOST_MOVED": 3, "MOST_READ": 4, "MOST_ROUND_BYTES": 400}
 """Limits of the machine so small that jobs go back and forth between objects, rows and the log all the time."""
 
 
@@ -126,7 +126,7 @@ class World:
             machine.load(stored.key, stored.value, stored.headers, offset)
         for command in commands:
             machine.apply(command, self.now)
-        machine.advance(self.now, machine_module.MOST_READ)
+        machine.advance(self.now, machine_module.MOST_MOVED)
         taken = machine.take()
         if self.is_lost("before"):
             self.machine = self.restored()

@@ -591,6 +591,25 @@ def test_the_earliest_records_are_read_first(bench: Bench, monkeypatch: pytest.M
     assert sorted(dues[offset] for offset in read) == [NOW + HOUR + number for number in range(10)]
 
 
+def test_records_are_read_many_at_a_time_and_not_again_before_one_is_urgent(bench: Bench) -> None:
+    """To read is to go through the whole partition, where jobs are due in another order than they came."""
+    dues = [NOW + HOUR + 100 * (number * 37 % 150) for number in range(150)]
+    bench.round(*[put(id_at(due, 1), due) for due in dues])
+
+    def read(at: int) -> list[int]:
+        offsets = bench.machine.to_read([], at)
+        assert offsets == sorted(offsets)
+        for offset in offsets:
+            assert bench.machine.load(*bench.log[offset], offset)
+        return sorted(dues[offset] - NOW - HOUR for offset in offsets)
+
+    assert read(NOW + HOUR - 2 * SECOND - 1) == []
+    assert read(NOW + HOUR - 2 * SECOND) == list(range(0, 8 * SECOND + 1, 100))
+    assert read(NOW + HOUR - 2 * SECOND) == []
+    assert read(NOW + HOUR + 6 * SECOND) == []
+    assert read(NOW + HOUR + 6 * SECOND + 100) == list(range(8 * SECOND + 100, 15 * SECOND, 100))
+
+
 def test_payloads_that_do_not_fit_are_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "MOST_KEPT_BYTES", 1_000)
     bench.idle()

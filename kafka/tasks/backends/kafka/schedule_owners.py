@@ -57,7 +57,7 @@ _CONFIGS: Final[dict[str, Any]] = {
     "metrics_enabled": False,
     # Commands are answered at once, however long the broker may wait for one: an idle owner asks seldom.
     "fetch_max_wait_ms": 5_000,
-    "fetch_buffer_bytes": 16 * 1024 * 1024,
+    "fetch_buffer_bytes": 4 * 1024 * 1024,
 }
 
 
