@@ -1,5 +1,5 @@
-"""A million jobs wait, and the owners of the schedule are killed: what they need, how soon the next ones have it all, and
-that each job comes to its queue once and not before its time."""
+"""A million jobs wait, and the owners of the schedule are killed: what they need, how soon the next ones have it all,
+and that each job comes to its queue once and not before its time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ FIRST_DUE_S = 300.0
 """After the beginning: longer than it takes to enqueue them and to take over. The others are due within a minute."""
 DUE_WITHIN_S = 60.0
 OWNERS_MB = 150.0
-TAKEOVER_S = 20.0
+TAKEOVER_S = 30.0
+"""Ten until the group has seen the kill, and 20 to read the log."""
 PATIENCE_S = 600.0
 
 
