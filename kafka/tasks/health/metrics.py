@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafka.tasks.backends.base import QueueBacklog
+from kafka.tasks.backends.base import QueueBacklog, ScheduleSnapshot
 from kafka.tasks.errors import TaskError
 from kafka.tasks.health.job_metrics import BUCKETS_S, Histogram, TaskMetrics
 from kafka.tasks.health.queue_lengths import QueueLength
@@ -32,11 +32,13 @@ Samples = Iterable[tuple[tuple[str, ...], "float | Histogram | None"]]
 
 
 class WorkerScrape(NamedTuple):
-    """What a scrape of a worker reads: the worker, its counts of jobs, and its queues as the brokers see them."""
+    """What a scrape of a worker reads: the worker, its counts of jobs, its queues as the brokers see them, and its
+    part of the schedule (None: it never has one)."""
 
     worker: WorkerSnapshot
     tasks: Sequence[TaskMetrics] = ()
     backlogs: Sequence[QueueBacklog] = ()
+    schedule: ScheduleSnapshot | None = None
 
 
 class AppScrape(NamedTuple):
@@ -70,6 +72,10 @@ class Family(NamedTuple):
 
 def _of_worker(read: Callable[[WorkerSnapshot], float | None]) -> Callable[[WorkerScrape], Samples]:
     return lambda scrape: [((), read(scrape.worker))]
+
+
+def _of_schedule(read: Callable[[ScheduleSnapshot], float]) -> Callable[[WorkerScrape], Samples]:
+    return lambda scrape: [] if scrape.schedule is None else [((), read(scrape.schedule))]
 
 
 def _by_name(read: Callable[[WorkerSnapshot], Mapping[str, int]]) -> Callable[[WorkerScrape], Samples]:
@@ -169,6 +175,22 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family(
         "oldest_job_seconds", "gauge", "Age of the job that has run for longest; 0 when none runs.", (),
         _of_worker(lambda each: max((job.age_s for job in each.running), default=0.0)),
+    ),
+    Family(
+        "schedule_partitions", "gauge", "Partitions of the schedule that this worker owns.", (),
+        _of_schedule(lambda each: len(each.partitions)),
+    ),
+    Family(
+        "schedule_jobs", "gauge", "Jobs that wait in these partitions, and those moved in the last ten minutes.",
+        (), _of_schedule(lambda each: each.jobs),
+    ),
+    Family(
+        "schedule_jobs_moved", "counter", "Jobs that were due, written to their queues by this worker.", (),
+        _of_schedule(lambda each: each.moved),
+    ),
+    Family(
+        "schedule_late_seconds", "gauge", "How late the latest of its jobs is, or was when it was moved.", (),
+        _of_schedule(lambda each: each.late_s),
     ),
 )  # fmt: skip
 

@@ -26,7 +26,13 @@ from kafka import __version__
 from kafka.log_limit import LimitedLog
 from kafka.net.loop import Loop
 from kafka.net.transport import Address, Network
-from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, SnapshotPublisher, WorkerBackend
+from kafka.tasks.backends.base import (
+    BacklogCallback,
+    QueueBacklog,
+    ScheduleMember,
+    SnapshotPublisher,
+    WorkerBackend,
+)
 from kafka.tasks.delivery.base import BrokerContact
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.health.http import HttpRequest, HttpResponse
@@ -104,6 +110,7 @@ class Monitor:
         self._started_at = self._loop.time()
         self._worker: MonitoredWorker | None = None
         self._snapshots: SnapshotPublisher | None = None
+        self._schedule: ScheduleMember | None = None
         self._server: HealthServer | None = None
         self._metrics: MetricsText | str = "not listening"
         self._timer: Any = None
@@ -135,6 +142,7 @@ class Monitor:
         """There is the worker, which has its connection."""
         self._worker = worker
         self._snapshots = backend.snapshots
+        self._schedule = backend.schedule
         if backend.snapshots is not None:
             self._timer = self._loop.call_later(FIRST_PUBLISH_S, self._publish_snapshot, backend.snapshots)
         self._check_brokers(worker, backend.connect_error)
@@ -155,7 +163,7 @@ class Monitor:
         if self._server is not None:
             self._server.close()
             self._server = None
-        self._worker = None
+        self._worker = self._schedule = None
         if self._snapshots is not None:
             if self._has_published:
                 self._snapshots.publish(self.worker_id, None)
@@ -234,7 +242,8 @@ class Monitor:
         )
 
     def _scrape(self) -> WorkerScrape:
-        return WorkerScrape(self.snapshot(), list(self._tasks), self._backlogs)
+        schedule = None if self._schedule is None else self._schedule.snapshot()
+        return WorkerScrape(self.snapshot(), list(self._tasks), self._backlogs, schedule)
 
     def _stage(self) -> str:
         return STARTING if self._worker is None else self._worker.stage.name

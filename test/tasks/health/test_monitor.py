@@ -13,11 +13,12 @@ import pytest
 
 from kafka import __version__
 from kafka.errors import GroupAuthorizationFailedError
+from kafka.future import Future
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import ConnectFailed
-from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, WorkerBackend
+from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, ScheduleSnapshot, WorkerBackend
 from kafka.tasks.delivery.base import BrokerContact, JobSource
 from kafka.tasks.health.job_metrics import JobMetrics
 from kafka.tasks.health.monitor import BACKLOG_S, FIRST_PUBLISH_S, LEAVE_S, PATHS, PUBLISH_S, Monitor
@@ -93,6 +94,18 @@ class ABoard:
         self.closed.append(timeout_s)
 
 
+class AMember:
+    """A member of the schedule's group with two partitions."""
+
+    def start(self) -> None: ...
+
+    def close(self) -> Future[None]:
+        raise NotImplementedError
+
+    def snapshot(self) -> ScheduleSnapshot:
+        return ScheduleSnapshot((1, 5), running=2, jobs=1_000, moved=7, late_s=0.25)
+
+
 class World:
     """A monitor at ``worker:9100``, on simulated time."""
 
@@ -104,6 +117,7 @@ class World:
         self.worker = AWorker(self.pool, self.delivery)
         self.connect_error: str | None = None
         self.measuring: list[BacklogCallback] = []
+        self.schedule: AMember | None = None
         self.jobs = JobMetrics(lambda: int(self.clock.time() * 1000))
         self.monitor = Monitor("shop", ["default", "mail"], "prefork", self.loop, self.jobs)
 
@@ -115,6 +129,7 @@ class World:
             snapshots=self.snapshots,
             connect_error=lambda: self.connect_error,
             measure_backlogs=self.measuring.append,
+            schedule=self.schedule,
         )
         self.monitor.start(self.worker, backend)
         return self
@@ -291,6 +306,22 @@ def test_without_the_extra_probes_are_answered_and_metrics_name_it(
     assert status == 501
     assert "pip install 'kafka-taskloop[metrics]'" in body
     assert world.get("/readyz")[0] == 200
+
+
+# -- the schedule ------------------------------------------------------------------------------------------------------
+
+
+def test_an_owner_of_the_schedule_says_what_it_has_and_others_have_no_such_numbers(world: World) -> None:
+    pytest.importorskip("prometheus_client", reason="needs the extra metrics")
+    world.listen().start()
+    assert "kafka_tasks_schedule_" not in "".join(
+        line for line in world.get("/metrics")[2].splitlines() if not line.startswith("#")
+    )
+    world.schedule = AMember()
+    world.start()
+    text = world.get("/metrics")[2]
+    for line in ("partitions 2.0", "jobs 1000.0", "jobs_moved_total 7.0", "late_seconds 0.25"):
+        assert f"\nkafka_tasks_schedule_{line}\n" in text
 
 
 # -- lengths of queues -------------------------------------------------------------------------------------------------
