@@ -231,6 +231,14 @@ def test_a_paused_entry_makes_no_jobs_also_not_afterwards() -> None:
     assert owner.runs_until(START + 6 * HOUR) == [START + 6 * HOUR]
 
 
+def test_a_time_that_comes_after_a_resume_has_its_job_though_the_owner_hears_of_both_later() -> None:
+    owner = Owner()
+    owner.step(START, declare(START, "v1", definition()))
+    owner.ask(START + 1, PAUSE, "e")
+    owner.step(START + 2 * HOUR + 1_000, command(RESUME, "e", START + 2 * HOUR - 5))
+    assert slots_of(owner.jobs) == [START + 2 * HOUR]
+
+
 def test_a_job_can_be_made_at_once() -> None:
     owner = Owner()
     owner.step(START, declare(START, "v1", definition()))
