@@ -167,6 +167,7 @@ class ScheduleMachine:
         self._near_until_ms = 0  # rows before this time are objects
         self._kept_bytes = 0
         self._unread: set[str] = set()  # objects whose records are to be read before they can be used
+        self._unread_from_ms = NEVER_MS  # none of them is to be looked at before
         self._asked: set[str] = set()  # jobs that the next commands are about: objects, whenever they are due
         self._round_bytes = 0
         self._missing_queues: frozenset[str] = frozenset()
@@ -194,12 +195,12 @@ class ScheduleMachine:
     @property
     def next_at_ms(self) -> int:
         """When :meth:`advance` has something to do; NEVER_MS when nothing waits."""
-        next_ms = self.due_at_ms
+        next_ms = min(self.due_at_ms, self._entries.next_at_ms)
+        promote_ms = self._near_until_ms - KEEP_MS // 2
+        if next_ms <= promote_ms or self._has_enough:  # to look at all rows for the earliest would cost more
+            return next_ms
         earliest_ms = self._table.earliest_ms
-        if earliest_ms == NEVER_MS or self._has_enough:
-            return min(next_ms, self._entries.next_at_ms)
-        promote_ms = max(earliest_ms - KEEP_MS, self._near_until_ms - KEEP_MS // 2)
-        return min(next_ms, promote_ms, self._entries.next_at_ms)
+        return next_ms if earliest_ms == NEVER_MS else min(next_ms, max(earliest_ms - KEEP_MS, promote_ms))
 
     @property
     def due_at_ms(self) -> int:
@@ -262,22 +263,30 @@ class ScheduleMachine:
             if job_id in self._unread:
                 offsets.add(self._near[job_id].offset)
         self._promote(now_ms)
-        if self._unread and not self._unread.isdisjoint(self._until(now_ms + URGENT_MS, MOST_MOVED)):
-            soon = self._until(now_ms + READ_AHEAD_MS, MOST_READ)
-            offsets.update(self._near[job_id].offset for job_id in soon if job_id in self._unread)
+        if self._unread_from_ms <= now_ms + URGENT_MS:
+            offsets.update(self._soon_unread(now_ms + READ_AHEAD_MS))
         return sorted(offsets)
 
-    def _until(self, until_ms: int, most: int) -> list[str]:
-        """Jobs that are to be looked at by then, ``most`` at most, the earliest first."""
+    def _soon_unread(self, until_ms: int) -> list[int]:
+        """The records that are to be read of the jobs that are to be looked at by then, the earliest MOST_READ of
+        them."""
         heap = self._heap
-        soon: list[str] = []
+        soon: list[int] = []
+        count = 0
         tops = [(heap[0], 0)] if heap else []  # of those parts of the heap that were not looked at
-        while tops and tops[0][0][0] <= until_ms and len(soon) < most:
+        while tops and tops[0][0][0] <= until_ms:
             entry, place = heapq.heappop(tops)
-            soon.append(entry[2])
+            if count == MOST_READ:
+                until_ms = entry[0] - 1
+                break
+            count += 1
+            if entry[2] in self._unread:
+                soon.append(self._near[entry[2]].offset)
             for below in (2 * place + 1, 2 * place + 2):
                 if below < len(heap):
                     heapq.heappush(tops, (heap[below], below))
+        if not soon:
+            self._unread_from_ms = until_ms + 1
         return soon
 
     def load(self, key: bytes | None, value: bytes | None, headers: Sequence[Header], offset: int) -> bool:
@@ -594,7 +603,7 @@ class ScheduleMachine:
     def _to_near(self, job_id: str, row: PendingRow) -> None:
         self._table.remove(job_id)
         self._push(job_id, _KINDS[row.kind], row.generation, row.wake_ms, row.offset)
-        self._unread.add(job_id)
+        self._is_to_be_read(job_id, row.wake_ms)
 
     def _to_table(self, job_id: str, near: _NearJob) -> None:
         self._forget(job_id)
@@ -608,7 +617,11 @@ class ScheduleMachine:
         elif self._kept_bytes > MOST_KEPT_BYTES and near.job is not None:
             self._kept_bytes -= len(near.job.value)
             near.job = None
-            self._unread.add(job_id)
+            self._is_to_be_read(job_id, near.wake_ms)
+
+    def _is_to_be_read(self, job_id: str, wake_ms: int) -> None:
+        self._unread.add(job_id)
+        self._unread_from_ms = min(self._unread_from_ms, wake_ms)
 
     def _forget(self, job_id: str) -> None:
         near = self._near.pop(job_id, None)
