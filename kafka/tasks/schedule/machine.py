@@ -264,23 +264,26 @@ class ScheduleMachine:
                 offsets.add(self._near[job_id].offset)
         self._promote(now_ms)
         if self._unread_from_ms <= now_ms + URGENT_MS:
-            offsets.update(self._soon_unread(now_ms + READ_AHEAD_MS))
+            offsets.update(self._urgent_reads(now_ms))
         return sorted(offsets)
 
-    def _soon_unread(self, until_ms: int) -> list[int]:
-        """The records that are to be read of the jobs that are to be looked at by then, the earliest MOST_READ of
-        them."""
-        heap = self._heap
+    def _urgent_reads(self, now_ms: int) -> list[int]:
+        """The records that are to be read of the jobs that are to be looked at soon; none while those that a step may
+        move, and that are urgent, are all read."""
+        heap, until_ms = self._heap, now_ms + READ_AHEAD_MS
         soon: list[int] = []
         count = 0
         tops = [(heap[0], 0)] if heap else []  # of those parts of the heap that were not looked at
         while tops and tops[0][0][0] <= until_ms:
             entry, place = heapq.heappop(tops)
-            if count == MOST_READ:
+            if count == (MOST_READ if soon else MOST_MOVED):
                 until_ms = entry[0] - 1
                 break
             count += 1
             if entry[2] in self._unread:
+                if not soon and entry[0] > now_ms + URGENT_MS:
+                    until_ms = entry[0] - 1
+                    break
                 soon.append(self._near[entry[2]].offset)
             for below in (2 * place + 1, 2 * place + 2):
                 if below < len(heap):

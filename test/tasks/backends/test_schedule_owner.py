@@ -90,6 +90,18 @@ def test_an_owner_that_does_not_learn_the_time_starts_what_is_certainly_due(scen
     assert len(asked) == 1
 
 
+def test_jobs_that_are_due_soon_after_a_round_share_the_next_one(broker: EmbeddedBroker, scene: Scene) -> None:
+    own_a_job_that_waits(scene, 3600)
+    jobs = {scene.put(1.0 + 0.01 * number) for number in range(30)}
+    look = scene.ask(LOOK, max(jobs))
+    scene.until(lambda: scene.answers_to(look))
+    assert scene.moved == []
+    before = broker.requests.count
+    scene.until(lambda: len(scene.moved) == len(jobs))
+    rounds = len(broker.requests.find("EndTxn", client_id="owner0", after=before))
+    assert 1 <= rounds <= 0.3 / schedule_owner.GATHER_S + 2
+
+
 def own_a_job_that_waits(scene: Scene, delay_s: float) -> str:
     """Of an owner that has it."""
     scene.own()

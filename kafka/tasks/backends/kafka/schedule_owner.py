@@ -505,7 +505,8 @@ class PartitionOwner:
         context = self._context
         now_ms = context.clock.now_ms() if self._may_learn_time else context.now_ms()
         due_s = (self.machine.next_at_ms - now_ms) / 1000
-        wait_s = min(max(due_s, self._gather_until - self._loop.time(), 0.001), LOOK_S)
+        gather_s: float = self._gather_until - self._loop.time()
+        wait_s = min(max(due_s, gather_s, 0.001), LOOK_S)
         if self._unsaved_since is not None:
             wait_s = min(wait_s, max(self._unsaved_since + OFFSET_LAG_S - self._loop.time(), 0.001))
         return wait_s
