@@ -677,7 +677,7 @@ class KafkaConsumer(HasTelemetry):
     def skip_to(self, partition: TopicPartition, offset: int) -> int:
         """Leave out records that have been fetched, up to ``offset``; the position then. Unlike :meth:`seek` it keeps
         what has been fetched behind that, and goes no farther than what has been fetched: call it again when
-        :meth:`poll` would have more. Costs a fifth of what reading these records does.
+        :meth:`poll` would have more. Costs a tenth of what reading these records does.
 
         IllegalStateError while the position is being looked up; CorruptRecordError; otherwise as :meth:`seek`."""
         self._check_usable()
