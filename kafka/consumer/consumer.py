@@ -666,8 +666,7 @@ class KafkaConsumer(HasTelemetry):
         if isinstance(offset, tuple) and offset:  # OffsetAndMetadata, as in Java
             what = OffsetAndMetadata(*offset[:3])
             offset, epoch = what.offset, -1 if what.leader_epoch is None else what.leader_epoch
-        if not validation.is_integer(offset) or not 0 <= offset < arguments.INT64:
-            raise IllegalArgumentError(f"seek: an offset of at least 0 and below 2**63 is needed, not {offset!r}")
+        _check_offset("seek", offset)
         with self._thread_guard:
             with self._driver.lock:
                 self._fetcher.position_of(partition).seek(offset, epoch)
@@ -682,7 +681,10 @@ class KafkaConsumer(HasTelemetry):
         IllegalStateError while the position is being looked up; CorruptRecordError; otherwise as :meth:`seek`."""
         self._check_usable()
         partition = arguments.partition(partition)
+        _check_offset("skip_to", offset)
         with self._thread_guard:
+            if self._iterating is not None:
+                self._give_back_iterated(self._yielded.consumed())
             with self._driver.lock:
                 position = self._fetcher.position_of(partition).skip_to(offset)
             self._yielded.drop(partition)
@@ -1276,3 +1278,8 @@ class KafkaConsumer(HasTelemetry):
             return  # there it is carried out by itself
         if not self._membership.attend(self._host.loop.time() + timeout_s):
             raise KafkaTimeoutError(f"{what}: the group's rebalance was not carried out within {timeout_s:g} s")
+
+
+def _check_offset(method: str, offset: object) -> None:
+    if not validation.is_integer(offset) or not 0 <= offset < arguments.INT64:
+        raise IllegalArgumentError(f"{method}: an offset of at least 0 and below 2**63 is needed, not {offset!r}")

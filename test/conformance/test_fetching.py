@@ -214,3 +214,7 @@ def test_records_are_skipped_as_far_as_they_have_been_fetched(bootstrap: str, ne
             found += [int(record.value) for record in take(consumer, 1)]
     assert [number for number in found if number % 100 == 0] == list(range(0, 1_000, 100))
     assert len(found) < 100, "no more than one for each fetch"
+    with consumer_of(bootstrap, partition) as consumer:
+        assert int(next(consumer).value) == 0
+        assert consumer.skip_to(partition, 10) == 1, "iteration had taken what was fetched"
+        assert int(next(consumer).value) == 1

@@ -674,6 +674,8 @@ class PartitionPosition:
                 break
             fetched.skip_to(min(offset, fetched.next_offset))
             self.read_from(fetched)
+            if self.position == position:  # batches that do not ascend: reading says so
+                break
             position = self.position
         return position
 

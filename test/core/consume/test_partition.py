@@ -231,6 +231,13 @@ def test_a_position_skips_as_far_as_what_is_buffered_goes() -> None:
     assert (len(position.buffered), changes.buffered_bytes, position.generation) == (0, 0, generation)
 
 
+def test_skipping_ends_where_batches_do_not_ascend() -> None:
+    position = PartitionPosition(PARTITION, PositionChanges())
+    position.seek(0)
+    position.buffer(CompletedFetch(PARTITION, 0, batch(9, b"a", b"b", b"c") + batch(1, b"d", b"e", b"f")))
+    assert position.skip_to(8) == position.position
+
+
 def test_a_fault_is_not_skipped() -> None:
     position = PartitionPosition(PARTITION, PositionChanges())
     position.seek(0)
