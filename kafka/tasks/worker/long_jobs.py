@@ -57,7 +57,7 @@ class LongJobs:
         self._on_handed_over = on_handed_over
         self._newest: dict[tuple[str, int], int] = {}  # topic and partition -> the last offset that was delivered
         self._pending: set[JobLease] = set()  # whose LEASE is being written
-        self._not_ended: dict[JobLease, Job] = {}  # whose END could not be written
+        self._not_ended: dict[JobLease, tuple[Job, float]] = {}  # whose END could not be written, and when it is void
         self._limited_log = LimitedLog(log)
 
     def on_leased(self, leases: Iterable[JobLease]) -> None:
@@ -70,7 +70,9 @@ class LongJobs:
         """Hand over those of ``jobs``, each with the time since which the pool has it, that are long."""
         if self._not_ended:
             not_ended, self._not_ended = self._not_ended, {}
-            self.end([job for lease, job in not_ended.items() if not self._is_wanted(lease)])
+            for lease, (job, until) in not_ended.items():
+                if now < until and not (lease.lost or lease.is_handed_off or lease in self._pending):
+                    self.end([job], until)
         handed = [
             job
             for job, at in jobs
@@ -93,10 +95,6 @@ class LongJobs:
     def _is_blocking(self, lease: JobLease) -> bool:
         newest = self._newest.get((lease.source.topic, lease.partition), 0)
         return newest - lease.offset >= BLOCKING_RECORDS
-
-    def _is_wanted(self, lease: JobLease) -> bool:
-        """Whether there is, or may be soon, a lease of the schedule that is to stay."""
-        return lease in self._pending or (lease.is_handed_off and not lease.lost)
 
     def _written(self, jobs: Sequence[Job], answers: Sequence[Appended | BaseException], until: float) -> None:
         accepted: list[JobLease] = []
@@ -123,7 +121,7 @@ class LongJobs:
                 self._leases.hand_off(lease, until)
             self.renew_at = min(self.renew_at, until - LEASE_S + MARGIN_S + RENEW_S)
             self._on_handed_over()
-        self.end(ended)
+        self.end(ended, until)
 
     def renew(self, now: float) -> list[JobLease]:
         """Renew the leases of the jobs that go on; returns those that could not be renewed in time, and are lost."""
@@ -148,16 +146,17 @@ class LongJobs:
             self._delivery.publish(records, on_written)
         return lost
 
-    def end(self, jobs: Sequence[Job]) -> None:
+    def end(self, jobs: Sequence[Job], until: float = -inf) -> None:
         """The leases of these jobs are to be forgotten: the jobs have ended meanwhile, or their records are delivered
-        again. What cannot be written is written again with the next :meth:`look`, as long as that is so."""
+        again. What cannot be written is written again with each :meth:`look` before ``until``, unless the job was
+        handed over again, or its lock is lost: then the schedule's lease may be another worker's."""
         if not jobs:
             return
 
         def on_written(answers: Sequence[Appended | BaseException]) -> None:
             for job, answer in zip(jobs, answers, strict=True):
                 if isinstance(answer, BaseException):
-                    self._not_ended[job.lease] = job
+                    self._not_ended[job.lease] = job, until
 
         self._delivery.publish([self._records.lease_end(job.envelope) for job in jobs], on_written)
 
