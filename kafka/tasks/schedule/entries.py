@@ -279,8 +279,7 @@ class PeriodicEntries:
         elif entry.is_paused != (kind == PAUSE):
             assert kind in (PAUSE, RESUME)
             entry.is_paused = kind == PAUSE
-            until_ms = now_ms if entry.is_paused else min(now_ms, command.time_ms)
-            entry.pass_until(max(until_ms, entry.passed_ms))  # slots of a pause have no jobs
+            entry.pass_until(max(min(now_ms, command.time_ms), entry.passed_ms))  # slots of a pause have no jobs
             self._write(entry)
         return {"ok": True, "next": entry.shown_next_ms}
 

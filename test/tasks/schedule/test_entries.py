@@ -239,6 +239,14 @@ def test_a_time_that_comes_after_a_resume_has_its_job_though_the_owner_hears_of_
     assert slots_of(owner.jobs) == [START + 2 * HOUR]
 
 
+def test_times_after_a_pause_that_is_over_have_their_jobs_though_there_was_no_owner() -> None:
+    owner = Owner()
+    owner.step(START, declare(START, "v1", definition(missed="all")))
+    pause, resume = command(PAUSE, "e", START + 10), command(RESUME, "e", START + HOUR + 20)
+    owner.step(START + 3 * HOUR + 1_000, pause, resume)
+    assert slots_of(owner.jobs) == [START + 2 * HOUR, START + 3 * HOUR]
+
+
 def test_a_job_can_be_made_at_once() -> None:
     owner = Owner()
     owner.step(START, declare(START, "v1", definition()))
