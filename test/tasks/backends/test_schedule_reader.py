@@ -11,8 +11,10 @@ import pytest
 from kafka import KafkaProducer
 from kafka.client import KafkaClient
 from kafka.consumer import ConsumerRecord
+from kafka.errors import TopicAuthorizationFailedError
 from kafka.net.loop import Loop
 from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka import schedule_reader
 from kafka.tasks.backends.kafka.loop_task import LoopTask
 from kafka.tasks.backends.kafka.schedule_reader import ScheduleReader
 from kafka.testing import EmbeddedBroker
@@ -144,3 +146,21 @@ def test_one_that_is_gone_is_said_to_be(reading: Reading) -> None:
 def test_reading_ends_when_there_is_no_room_for_more(reading: Reading) -> None:
     assert list(reading.read([5, 500, 5_000], most=2)) == [5, 500]
     assert reading.read([400]) == {400: 400}
+
+
+def test_what_keeps_it_from_reading_on_is_its_error_at_once(
+    broker: EmbeddedBroker, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule_reader, "STUCK_S", 300.0)
+    ends: list[BaseException | None] = []
+
+    def take(offset: int, record: ConsumerRecord | None) -> bool:
+        broker.faults.answer("Fetch", TopicAuthorizationFailedError)
+        return True
+
+    try:
+        LoopTask(reading.reader.read(range(0, RECORDS, 1_500), take), ends.append)
+        until(lambda: ends, meanwhile=lambda: reading.loop.run_once(0.01))
+    finally:
+        broker.faults.clear()
+    assert isinstance(ends[0], TopicAuthorizationFailedError)

@@ -114,7 +114,13 @@ class ScheduleReader:
         """Go on at ``offset``, or as far as records have come; where that is, behind ``position``."""
         give_up_at = self._loop.time() + STUCK_S
         while True:
-            reached: int = self._consumer.skip_to(self._place, offset)
+            if position_of(self._consumer, self._place) >= 0:
+                reached: int = self._consumer.skip_to(self._place, offset)
+                if reached > position:
+                    return reached
+            # Before a fault there may be good records, and else it is raised.
+            self._consumer.poll(0, min(offset - position, TURN_RECORDS))
+            reached = position_of(self._consumer, self._place, position)
             if reached > position:
                 return reached
             await self._wait(give_up_at)
