@@ -100,6 +100,8 @@ MOST_READ: Final = 2_000
 in another order than they came, reading them means to go through the whole partition."""
 MOST_MOVED: Final = 500
 """Jobs that one step moves."""
+MEAN_SHARE: Final = 0.02
+"""Of one payload in the mean of the last ones."""
 MOST_ROUND_BYTES: Final = 4 * 1024 * 1024
 """A step moves no more jobs once their payloads are so large."""
 
@@ -166,6 +168,7 @@ class ScheduleMachine:
         self._turn = 0
         self._near_until_ms = 0  # rows before this time are objects
         self._kept_bytes = 0
+        self._mean_bytes = 1.0  # of the payloads that were read lately
         self._unread: set[str] = set()  # objects whose records are to be read before they can be used
         self._unread_from_ms = NEVER_MS  # none of them is to be looked at before
         self._asked: set[str] = set()  # jobs that the next commands are about: objects, whenever they are due
@@ -270,13 +273,16 @@ class ScheduleMachine:
     def _urgent_reads(self, now_ms: int) -> list[int]:
         """The records that are to be read of the jobs that are to be looked at soon; none while those that a step may
         move, and that are urgent, are all read."""
-        heap, until_ms = self._heap, now_ms + READ_AHEAD_MS
+        heap = self._heap
+        # There is to be room for all, or those that are not urgent fill it.
+        most = min(MOST_READ, int((MOST_KEPT_BYTES - self._kept_bytes) / max(self._mean_bytes, 1.0)))
+        most, until_ms = (most, now_ms + READ_AHEAD_MS) if most > MOST_MOVED else (MOST_MOVED, now_ms + URGENT_MS)
         soon: list[int] = []
         count = 0
         tops = [(heap[0], 0)] if heap else []  # of those parts of the heap that were not looked at
         while tops and tops[0][0][0] <= until_ms:
             entry, place = heapq.heappop(tops)
-            if count == (MOST_READ if soon else MOST_MOVED):
+            if count == (most if soon else MOST_MOVED):
                 until_ms = entry[0] - 1
                 break
             count += 1
@@ -305,7 +311,9 @@ class ScheduleMachine:
                 near.job = decode_job(value, headers)
             self._unread.discard(place.id)
             near.place = place
-            self._kept_bytes += 0 if near.job is None else len(near.job.value)
+            size = 0 if near.job is None else len(near.job.value)
+            self._kept_bytes += size
+            self._mean_bytes += (size - self._mean_bytes) * MEAN_SHARE
         return self._kept_bytes < 2 * MOST_KEPT_BYTES
 
     def unreadable(self, offset: int, now_ms: int) -> str | None:

@@ -584,6 +584,7 @@ def test_a_step_moves_no_more_than_fits_a_transaction(bench: Bench, monkeypatch:
 
 def test_the_earliest_records_are_read_first(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else those that a step reads are not those that it moves."""
+    monkeypatch.setattr(machine_module, "MOST_MOVED", 5)
     monkeypatch.setattr(machine_module, "MOST_READ", 10)
     dues = [NOW + HOUR + 7 * number % 101 for number in range(101)]
     bench.round(*[put(id_at(due, 1), due) for due in dues])
@@ -608,6 +609,26 @@ def test_records_are_read_many_at_a_time_and_not_again_before_one_is_urgent(benc
     assert read(NOW + HOUR - 2 * SECOND) == []
     assert read(NOW + HOUR + 6 * SECOND) == []
     assert read(NOW + HOUR + 6 * SECOND + 100) == list(range(8 * SECOND + 100, 15 * SECOND, 100))
+
+
+def test_large_payloads_are_not_read_ahead(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There would be no room for those that are urgent."""
+    monkeypatch.setattr(machine_module, "MOST_KEPT_BYTES", 100_000)
+    monkeypatch.setattr(machine_module, "MOST_MOVED", 10)
+    dues = [NOW + HOUR + 20 * number for number in range(400)]
+    bench.round(*[put(id_at(due, 1), due, value=b"x" * 5_000) for due in dues])
+    sizes = []
+    for at in range(NOW + HOUR - 2 * SECOND, NOW + HOUR + 6 * SECOND, 20):
+        offsets = bench.machine.to_read([], at)
+        for offset in offsets:
+            if not bench.machine.load(*bench.log[offset], offset):
+                break
+        sizes.append(bench.machine._kept_bytes)
+        bench.machine.advance(at)
+        bench.commit()
+    assert max(sizes[:1]) <= 205_000, "before anything is known of them"
+    assert max(sizes[40:]) <= 205_000
+    assert bench.machine.moved_count == 400 * 3 // 4, "none waited for its record"
 
 
 def test_payloads_that_do_not_fit_are_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
