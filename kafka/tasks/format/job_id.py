@@ -67,8 +67,8 @@ _elapsed = _elapsed_clock()
 _EPOCH = time.time() - _elapsed()
 
 
-DRIFT: Final = 0.0005
-"""By so much of the time that passes two clocks may go apart: the most by which NTP makes a clock faster or slower."""
+DRIFT: Final = 0.001
+"""By so much of the time that passes two clocks may go apart: NTP makes either faster or slower by half of it."""
 MOST_DRIFT_MS: Final = 200.0
 
 

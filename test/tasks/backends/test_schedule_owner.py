@@ -27,6 +27,7 @@ from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
 from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RUN, encode_command
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import time_of
+from kafka.tasks.schedule import machine as machine_module
 from kafka.tasks.schedule.entries import EntryDefinition
 from kafka.tasks.worker.worker import Worker
 from kafka.testing import EmbeddedBroker
@@ -71,6 +72,29 @@ def test_an_owner_whose_clock_ran_ahead_while_it_was_idle_asks_for_the_time_and_
     assert scene.moved == []
     scene.until(lambda: scene.moved)
     assert scene.moved_at[job] >= time_of(job)
+
+
+@pytest.mark.parametrize("what", ["entry", "row"])
+def test_what_is_next_is_not_late_where_little_is_known_of_the_time(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """After a day without a record; of a periodic entry, and of a job that is no object before it is near."""
+    monkeypatch.setattr(machine_module, "KEEP_MS", 200)
+    scene.own()
+    scene.until(lambda: scene.owner().stage is OwnerStage.RUNNING)
+    if what == "row":
+        job = scene.put(1.0)
+        look = scene.ask(LOOK, job)
+    else:
+        times = {"every_s": 1.0, "anchor_ms": 0}
+        entry = EntryDefinition("e", times, "skip", "mail", "send", (("name", b"send"),), b"[]")
+        scene.send_entry(encode_command(ADD, "e", request=(look := scene.new_id()), body=entry.to_bytes()))
+    scene.until(lambda: scene.answers_to(look))
+    scene.backend.clock._observed_ms -= 86_400_000
+    scene.moved.clear()
+    scene.until(lambda: scene.moved)
+    moved = scene.moved[0]
+    assert 0 <= scene.moved_at[moved] - time_of(moved) < 1_000
 
 
 def test_an_owner_that_does_not_learn_the_time_starts_what_is_certainly_due(scene: Scene) -> None:

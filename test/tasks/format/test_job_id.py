@@ -124,8 +124,8 @@ class SkewedBroker:
 
 
 SLOWEST_MS = 200.0
-NTP_DRIFT = 0.0005
-"""500 ppm: the most by which ``ntpd`` and the kernel's ``adjtime`` slew a clock (RFC 5905, section 11.3)."""
+NTP_DRIFT = 0.001
+"""500 ppm of each clock: the most by which ``ntpd`` and the kernel's ``adjtime`` slew one (RFC 5905, section 11.3)."""
 LONGEST_S = 1000.0
 EVENTS = 30
 skews = st.floats(-1e7, 1e7)
@@ -169,7 +169,7 @@ def test_what_is_not_certain_grows_with_time_and_the_next_answer_ends_it() -> No
     for hours in (1, 24):
         broker.advance(hours * 3600.0)
         assert broker.estimate.age_s() == hours * 3600.0
-        assert broker.now_ms() - broker.estimate.earliest_ms() >= hours * 1800
+        assert broker.now_ms() - broker.estimate.earliest_ms() >= hours * 3600
         assert MOST_DRIFT_MS <= broker.estimate.latest_ms() - broker.estimate.now_ms() <= MOST_DRIFT_MS + 5
         broker.answer(0.001, 0.001)
         assert broker.estimate.latest_ms() - broker.estimate.earliest_ms() <= 6

@@ -64,6 +64,7 @@ ROUND_BYTES: Final = 4 * 1024 * 1024
 MOST_WAITING: Final = 1_000
 MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
 """Commands that have come and wait: above that no more are taken from the consumer."""
+LATE_SHOWN_S: Final = 60.0
 GATHER_S: Final = 0.2
 """Between rounds that move jobs: a round costs more than the jobs in it, and those that are due meanwhile share it."""
 OFFSET_LAG_S: Final = 1.0
@@ -141,7 +142,7 @@ class OwnerContext(NamedTuple):
 class PartitionOwner:
     """See the module. On the client's loop; never blocks. ``committed``: the offset of the next command, as the last
     round has committed it, -1 before it is known. ``late_ms``: how late the earliest job of the last round was that
-    had some.
+    had some, within the last minute.
     """
 
     def __init__(self, context: OwnerContext, partition: int, source: CommandSource) -> None:
@@ -151,7 +152,7 @@ class PartitionOwner:
         self.machine = self._make_machine(context, partition)
         self.committed = -1
         self.moved_count = 0
-        self.late_ms = 0
+        self._late_ms, self._late_until = 0, 0.0
         self._context = context
         self._loop: Any = context.client.loop
         self._source = source
@@ -174,6 +175,10 @@ class PartitionOwner:
         self._reader: ScheduleReader | None = None
         self._task: LoopTask | None = None
         self._closed: Future[None] = Future()
+
+    @property
+    def late_ms(self) -> int:
+        return self._late_ms if self._loop.time() < self._late_until else 0
 
     def start(self) -> None:
         """Take the partition over. Its consumer is paused there."""
@@ -331,7 +336,7 @@ class PartitionOwner:
         due_topics = self._context.due_topics
         await due_topics.look_for(queues)
         machine.set_missing_queues(due_topics.missing)
-        if self._may_learn_time and machine.due_at_ms <= self._context.clock.now_ms():
+        if self._may_learn_time and machine.next_at_ms <= self._context.clock.now_ms():
             self._learn_at = self._loop.time() + LEARN_S
             await within(self._loop, self._context.learn_time(), LEARN_S)
         if self._is_closing:
@@ -350,7 +355,8 @@ class PartitionOwner:
             self.moved_count += machine.moved_count - self._moved_before
             self._moved_before = machine.moved_count
             if late_since_ms <= now_ms:
-                self.late_ms = max(0, self._context.now_ms() - late_since_ms)
+                self._late_ms = max(0, self._context.now_ms() - late_since_ms)
+                self._late_until = self._loop.time() + LATE_SHOWN_S
         return has_more or bool(self._waiting)
 
     def _take_waiting(self) -> list[tuple[ConsumerRecord, Command | None]]:

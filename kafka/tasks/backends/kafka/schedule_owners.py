@@ -92,6 +92,7 @@ class ScheduleOwners:
             self._limited_log,
         )
         self._owners: dict[int, PartitionOwner] = {}
+        self._leaving: set[PartitionOwner] = set()  # in their last round
         self._moved_count = 0  # of owners that have ended
         self._consumer: Any = None
         self._closed: Future[None] | None = None
@@ -135,7 +136,7 @@ class ScheduleOwners:
             tuple(sorted(self._owners)),
             len(running),
             sum(len(owner.machine) for owner in running),
-            self._moved_count + sum(owner.moved_count for owner in owners),
+            self._moved_count + sum(owner.moved_count for owner in (*owners, *self._leaving)),
             max(late_ms, default=0) / 1000,
         )
 
@@ -250,10 +251,12 @@ class ScheduleOwners:
         owners = [owner for partition in partitions if (owner := self._owners.pop(partition, None)) is not None]
         all_closed: Future[None] = Future()
         left = len(owners)
+        self._leaving.update(owners)
 
         def on_closed(owner: PartitionOwner) -> None:
             nonlocal left
             left -= 1
+            self._leaving.discard(owner)
             self._moved_count += owner.moved_count
             if not left:
                 all_closed.success(None)
