@@ -168,7 +168,7 @@ class ScheduleMachine:
         self._turn = 0
         self._near_until_ms = 0  # rows before this time are objects
         self._kept_bytes = 0
-        self._mean_bytes = 1.0  # of the payloads that were read lately
+        self._mean_bytes = MOST_KEPT_BYTES / MOST_MOVED  # of the payloads that were read lately
         self._unread: set[str] = set()  # objects whose records are to be read before they can be used
         self._unread_from_ms = NEVER_MS  # none of them is to be looked at before
         self._asked: set[str] = set()  # jobs that the next commands are about: objects, whenever they are due
