@@ -275,7 +275,7 @@ def run(args: argparse.Namespace) -> int:
         parse_health_port(args.health_port)
         if args.once:
             raise CommandError("--health-port serves until it is stopped, and --once is for tables: choose one of them")
-        logs.begin("INFO")
+        logs.configure("INFO")
         with _interrupted_by_stop_signals(), contextlib.suppress(KeyboardInterrupt):
             _run(args)
     else:

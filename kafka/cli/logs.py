@@ -22,8 +22,8 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def begin(level: str) -> None:
-    """Log from now on."""
+def configure(level: str) -> None:
+    """Log from this level on."""
     logging.basicConfig(level=level, format=LOG_FORMAT)
     if level == "INFO":  # each attempt to connect is a line there; commands log the outcome themselves
         logging.getLogger("kafka.client").setLevel(logging.WARNING)

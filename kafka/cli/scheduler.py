@@ -27,6 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    logs.begin(args.log_level)
+    logs.configure(args.log_level)
     run_scheduler(client_settings.load_app(args), on_start=lambda _: startup_signals.finish())
     return 0

@@ -88,9 +88,9 @@ class StartupSignals:
         if name in _STOP:
             self._stop(name)
         elif name == "SIGUSR1":
-            _write(logging.WARNING, "\n".join([f"the {self._command} has not started", *_stacks()]))
+            _write(logging.WARNING, "\n".join(["the worker has not started", *_stacks()]))
         else:
-            _write(logging.INFO, f"received {name}: the {self._command} is starting, and has no slots yet")
+            _write(logging.INFO, f"received {name}: the worker is starting, and has no slots yet")
 
     def _stop(self, name: str) -> None:
         if not self._is_leaving:  # else the first signal is still at it: a pipe may be full

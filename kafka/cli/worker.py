@@ -167,7 +167,7 @@ def fill_standard_descriptors() -> None:
 
 def run(args: argparse.Namespace) -> int:
     fill_standard_descriptors()
-    logs.begin(args.log_level)
+    logs.configure(args.log_level)
     if args.reload:
         from kafka.cli import reload
 

@@ -175,6 +175,10 @@ class Crew:
         self._count += lines.count(b"\n") + len(newline)
         return self._count
 
+    def has_come_to(self, goal: int) -> bool:
+        """Whether there were more starts than so many."""
+        return self.starts_count() > goal
+
     def warm_up(self, count: int, pool: str = "threads", seconds: float = 0.002) -> None:
         """Start workers, and come back when each has run a job of ``seconds``, from which they learn how many to hold,
         and all jobs that were enqueued for that have ended."""

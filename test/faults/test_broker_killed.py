@@ -17,10 +17,6 @@ from test.support.process_table import children_of
 from test.support.waiting import until
 
 
-def _has_come_to(team: Crew, goal: int) -> bool:
-    return team.starts_count() > goal
-
-
 def _children(pid: int) -> set[int]:
     return {child.pid for child in children_of(pid)}
 
@@ -44,7 +40,7 @@ def test_no_acknowledged_job_is_lost_when_the_broker_is_killed_and_comes_back(
             goal = team.starts_count() + 300
             for _ in range(1000):
                 handles.append(work.delay(len(handles), 0.001))
-            until(functools.partial(_has_come_to, team, goal), "in the middle of the jobs", within_s=60)
+            until(functools.partial(team.has_come_to, goal), "in the middle of the jobs", within_s=60)
             broker.kill()
             for _ in range(200):
                 handles.append(work.delay(len(handles), 0.001))

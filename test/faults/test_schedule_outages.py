@@ -59,7 +59,7 @@ def test_retries_with_back_off_go_on_through_restarts_of_the_broker(
     for number in range(rounds * RESTARTS):
         handles += [retried.delay(len(handles) + each) for each in range(per_restart)]
         goal = before + ATTEMPTS * per_restart * number + per_restart * 3 // 2
-        until(functools.partial(_has_come_to, team, goal), "some wait for their second attempt", shown=team.logs)
+        until(functools.partial(team.has_come_to, goal), "some wait for their second attempt", shown=team.logs)
         broker.restart(bool(number % 2))
     team.app.flush(60)
     for handle in handles:
@@ -89,7 +89,3 @@ def test_retries_with_back_off_go_on_through_restarts_of_the_broker(
     again_ended = sum(ends.values()) - len(ends)
     print(f"{rounds * RESTARTS} restarts: {again} attempts of {len(handles)} jobs ran again, {again_ended} ended again")
     assert team.count_moved(names.dead("default")) == 0, team.logs()
-
-
-def _has_come_to(team: Crew, goal: int) -> bool:
-    return team.starts_count() > goal

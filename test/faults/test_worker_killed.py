@@ -31,10 +31,6 @@ A_LOCK_AND_MORE_S = 60.0
 not what is tested where this is waited for: :data:`AGAIN_S` is."""
 
 
-def _has_come_to(team: Crew, goal: int) -> bool:
-    return team.starts_count() > goal
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("partitions", [WORKERS, 5])
 def test_every_job_ends_and_what_a_killed_worker_held_starts_again_before_its_locks_end(
@@ -114,7 +110,7 @@ def test_no_job_is_lost_and_none_is_settled_twice_whichever_worker_is_killed(
     kills = rounds * KILLS
     for number in range(kills):
         goal = before + (number + 1) * len(handles) // (kills + 2)
-        until(functools.partial(_has_come_to, team, goal), "on the way", shown=team.logs)
+        until(functools.partial(team.has_come_to, goal), "on the way", shown=team.logs)
         team.workers[number].kill()
         team.start(pool=pool)
     for handle in handles:

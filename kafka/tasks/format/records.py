@@ -42,6 +42,9 @@ CLOSED_AFTER_MS = LATE_AFTER_MS + 5_000
 More than ``LATE_AFTER_MS``, because a partition's append times step back when its leader moves to a broker whose clock
 is behind."""
 
+CLOCK_HEADERS: Sequence[Header] = (("clock", None),)
+"""Of a record in the results that no reader takes for a state: it was written for its append time, the broker's."""
+
 MOST_DIGITS = 18
 """Of the numbers in a state record's headers: they fit 64 bits."""
 

@@ -614,7 +614,7 @@ class ScheduleMachine:
     def _to_near(self, job_id: str, row: PendingRow) -> None:
         self._table.remove(job_id)
         self._push(job_id, _KINDS[row.kind], row.generation, row.wake_ms, row.offset)
-        self._is_to_be_read(job_id, row.wake_ms)
+        self._mark_unread(job_id, row.wake_ms)
 
     def _to_table(self, job_id: str, near: _NearJob) -> None:
         self._forget(job_id)
@@ -628,9 +628,9 @@ class ScheduleMachine:
         elif self._kept_bytes > MOST_KEPT_BYTES and near.job is not None:
             self._kept_bytes -= len(near.job.value)
             near.job = None
-            self._is_to_be_read(job_id, near.wake_ms)
+            self._mark_unread(job_id, near.wake_ms)
 
-    def _is_to_be_read(self, job_id: str, wake_ms: int) -> None:
+    def _mark_unread(self, job_id: str, wake_ms: int) -> None:
         self._unread.add(job_id)
         self._unread_from_ms = min(self._unread_from_ms, wake_ms)
 

@@ -51,12 +51,6 @@ def note(number):
 '''
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(in_process=True) as running:
-        yield running
-
-
 class Shop:
     """An app whose jobs run until they are let go or cancelled, and the schedule's owner."""
 

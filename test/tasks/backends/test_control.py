@@ -18,12 +18,6 @@ SOON_S = 20.0
 numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(in_process=True) as running:
-        yield running
-
-
 @pytest.fixture
 def app(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
     """An app with the queues mail and default, whose topics exist; its workers look for pauses at once."""

@@ -18,12 +18,6 @@ TOPIC = "shop.mail.dead"
 RECORDS = 40
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(in_process=True) as running:
-        yield running
-
-
 @pytest.fixture
 def log(broker: EmbeddedBroker) -> Iterator[DeadLog]:
     """A dead topic of two partitions; the records of the first have the times 0, 2, 4 s ..., of the second 1, 3 ..."""

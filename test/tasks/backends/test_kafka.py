@@ -81,12 +81,6 @@ from test.tasks.fakes import FakePublisher, Queues, pass_time, settle
 SOON_S = 10.0
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(in_process=True) as running:
-        yield running
-
-
 # -- reaching a broker -------------------------------------------------------------------------------------------------
 
 

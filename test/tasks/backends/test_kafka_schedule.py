@@ -26,12 +26,6 @@ SOON_S = 10.0
 PARTITIONS = 3
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(in_process=True) as running:
-        yield running
-
-
 @pytest.fixture
 def app(broker: EmbeddedBroker) -> Iterator[App]:
     app = App(f"later-{uuid.uuid4().hex[:8]}", bootstrap_servers=broker.bootstrap, partitions=PARTITIONS)

@@ -17,12 +17,6 @@ SOON_S = 20.0
 numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(in_process=True) as running:
-        yield running
-
-
 @pytest.fixture
 def app(broker: EmbeddedBroker) -> Iterator[App]:
     made = App(f"shop{next(numbers)}", bootstrap_servers=broker.bootstrap, partitions=2, queues=["mail"])

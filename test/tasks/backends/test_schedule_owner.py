@@ -123,7 +123,7 @@ def test_jobs_that_are_due_soon_after_a_round_share_the_next_one(broker: Embedde
     before = broker.requests.count
     scene.until(lambda: len(scene.moved) == len(jobs))
     rounds = len(broker.requests.find("EndTxn", client_id="owner0", after=before))
-    assert 1 <= rounds <= 0.3 / schedule_owner.GATHER_S + 2
+    assert 1 <= rounds <= 0.3 / schedule_owner.LINGER_S + 2
 
 
 def own_a_job_that_waits(scene: Scene, delay_s: float) -> str:

@@ -28,12 +28,6 @@ names = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(in_process=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def place(broker: EmbeddedBroker) -> TopicPartition:
     place = TopicPartition(broker.create_topic("schedule"), 0)
     with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="owner") as producer:

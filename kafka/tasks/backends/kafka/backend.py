@@ -39,7 +39,7 @@ from kafka.tasks.errors import JobsNotSent, UnknownQueue
 from kafka.tasks.format.commands import CommandRecord
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
-from kafka.tasks.format.records import StateRecord, encode, is_late
+from kafka.tasks.format.records import CLOCK_HEADERS, StateRecord, encode, is_late
 from kafka.tasks.format.topics import (
     TopicDefaults,
     TopicNames,
@@ -360,7 +360,7 @@ class _ConnectedClients:
     def _set_clock(self, topic: str, clock: BrokerTimeEstimate, timeout_s: float) -> None:
         """Learn the broker's time before the first id is made, from a record that no reader takes for a state."""
         sent_ms = clock.local_ms()
-        append = self.producer.send(topic, None, None, [("clock", None)], self.partition).get(timeout_s)
+        append = self.producer.send(topic, None, None, CLOCK_HEADERS, self.partition).get(timeout_s)
         clock.observe(sent_ms, clock.local_ms(), append.timestamp)
 
     def close(self, timeout: float | None) -> None:

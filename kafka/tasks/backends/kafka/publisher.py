@@ -18,6 +18,7 @@ from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
 from kafka.tasks.backends.kafka.connection import producer_configs
 from kafka.tasks.delivery.base import Appended, OutgoingRecord, PublishCallback, RecordKind
 from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.format.records import CLOCK_HEADERS
 from kafka.tasks.settings import Settings
 from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
 
@@ -31,7 +32,8 @@ class KafkaPublisher:
     def __init__(self, client: KafkaClient, settings: Settings, clock: BrokerTimeEstimate, results: str) -> None:
         self._clock = clock
         self._results = results
-        self._learning: Future[None] | None = None
+        self._learning: Future[None] = Future()
+        self._learning.success(None)
         self._jobs = KafkaProducer(
             client=client,
             **producer_configs(
@@ -74,16 +76,13 @@ class KafkaPublisher:
     def learn_time(self) -> Future[None]:
         """Learn the broker's time from a record that no reader takes for a state. Done when that has succeeded or
         failed; the next record that is written tells it, too."""
-        if self._learning is None:
-            learning: Future[None] = Future()
-            self._learning = learning
+        if self._learning.is_done:
+            learning = self._learning = Future()
 
             def on_answer(_: object) -> None:
-                self._learning = None
                 learning.success(None)
 
-            self.publish([OutgoingRecord(RecordKind.STATE, self._results, None, None, [("clock", None)], 0)], on_answer)
-            return learning
+            self.publish([OutgoingRecord(RecordKind.STATE, self._results, None, None, [*CLOCK_HEADERS], 0)], on_answer)
         return self._learning
 
     def close(self) -> None:

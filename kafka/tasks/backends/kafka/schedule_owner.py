@@ -65,7 +65,8 @@ MOST_WAITING: Final = 1_000
 MOST_WAITING_BYTES: Final = 4 * 1024 * 1024
 """Commands that have come and wait: above that no more are taken from the consumer."""
 LATE_SHOWN_S: Final = 60.0
-GATHER_S: Final = 0.2
+"""How late a round was is shown so long, in metrics."""
+LINGER_S: Final = 0.2
 """Between rounds that move jobs: a round costs more than the jobs in it, and those that are due meanwhile share it."""
 OFFSET_LAG_S: Final = 1.0
 """The offset of commands that have changed nothing is committed after so long, without a record."""
@@ -165,7 +166,7 @@ class PartitionOwner:
         self._backlog_until = 0.0  # they are waited for no longer
         self._unsaved_since: float | None = None  # when commands were applied that left nothing to write
         self._learn_at = 0.0  # the broker's time is not asked for before
-        self._gather_until = 0.0  # what is due waits for the next round
+        self._linger_until = 0.0  # what is due waits for the next round
         self._most_commands = ROUND_COMMANDS
         self._moved_before = 0  # by the machine, up to its last round
         self._is_paused = True
@@ -350,10 +351,10 @@ class PartitionOwner:
             await self._commit(machine.take())
             for change in machine.take_changes():
                 log.info("periodic entries of app %s, by the code's declaration: %s", self._context.names.app, change)
-            if machine.moved_count != self._moved_before:
-                self._gather_until = self._loop.time() + GATHER_S
-            self.moved_count += machine.moved_count - self._moved_before
-            self._moved_before = machine.moved_count
+            moved, self._moved_before = machine.moved_count - self._moved_before, machine.moved_count
+            if moved:
+                self.moved_count += moved
+                self._linger_until = self._loop.time() + LINGER_S
             if late_since_ms <= now_ms:
                 self._late_ms = max(0, self._context.now_ms() - late_since_ms)
                 self._late_until = self._loop.time() + LATE_SHOWN_S
@@ -511,8 +512,8 @@ class PartitionOwner:
         context = self._context
         now_ms = context.clock.now_ms() if self._may_learn_time else context.now_ms()
         due_s = (self.machine.next_at_ms - now_ms) / 1000
-        gather_s: float = self._gather_until - self._loop.time()
-        wait_s = min(max(due_s, gather_s, 0.001), LOOK_S)
+        linger_s: float = self._linger_until - self._loop.time()
+        wait_s = min(max(due_s, linger_s, 0.001), LOOK_S)
         if self._unsaved_since is not None:
             wait_s = min(wait_s, max(self._unsaved_since + OFFSET_LAG_S - self._loop.time(), 0.001))
         return wait_s

@@ -23,7 +23,7 @@ TURN_READS: Final = 50
 NEAR_OFFSETS: Final = 2_000
 """A record is read on to, rather than looked up, when it is no farther away: about half of what a fetch brings."""
 SKIP_OFFSETS: Final = 8
-"""Not worth skipping."""
+"""So few are not worth skipping."""
 LOOK_S: Final = 0.02
 """A partition may end with markers of transactions, which no record announces: the position is looked at so often."""
 STUCK_S: Final = 15.0
