@@ -617,6 +617,7 @@ def _delete_topics(app: App, address: str, security: dict[str, Any]) -> None:
     names = app.names
     app.close(CLOSE_S)  # before its topics go: a client that asks for a missing topic can bring it back
     topics = [*names.job_topics(QUEUE), names.dead(QUEUE), names.results, names.late, names.workers]
+    topics += [names.commands, names.schedule, names.cancelled]
     with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address, **security) as admin:
         # Groups first: a broker that has lost the topic from its metadata cannot delete a share group's state of it,
         # tries for 15 s, and keeps the group.
