@@ -435,6 +435,7 @@ class WorkerAgainstModel(RuleBasedStateMachine):
         model, check, pool = self.model, self.model.check, self.pool
         is_able = pool.ready and pool.degraded is None and model.stage is WorkerStage.WORKING
         here = len(model.at(WAITING, POOL, FINISHING))
+        is_due_first = model.is_due_first(pool.concurrency - len(model.at(POOL)))
         long_s = max(runtime_estimate.STUCK_S, runtime_estimate.STUCK_FACTOR * model.longest_s) + THIRD_S
         for source, count in model.asked.items():
             if not is_able or source.queue in self.model.paused or here >= MOST:
@@ -448,7 +449,8 @@ class WorkerAgainstModel(RuleBasedStateMachine):
                 check(count == 0, "nothing is asked for behind long jobs in all slots", source, count)
             if source.kind is SourceKind.DUE:
                 check(count <= BATCH, "due jobs are asked for by the batch", count)
-            if is_able and source.queue not in self.model.paused and not here and source.kind is SourceKind.MAIN:
+            is_idle = is_able and not here and source.queue not in self.model.paused
+            if is_idle and source.kind is SourceKind.MAIN and not is_due_first:
                 check(count > 0, "an idle worker asks for jobs", source)
         main = [count for source, count in model.asked.items() if source.kind is SourceKind.MAIN]
         most = max(0, MOST - here) + BATCH * len(main)

@@ -40,6 +40,7 @@ from kafka.tasks.rules.outcome import (
 )
 from kafka.tasks.worker.runtime_estimate import STUCK_S
 from kafka.tasks.worker.shutdown import LEAVE_S
+from kafka.tasks.worker.source_buffers import DUE_FIRST_S
 from kafka.tasks.worker.worker import Worker, WorkerOptions, WorkerStage
 from test.tasks.fakes import FakeDelivery, ManualPool
 from test.tasks.worker.test_worker import Bench
@@ -219,6 +220,7 @@ class Model:
         self.counts: Counter[str] = Counter()
         self.excused: dict[tuple[str, int], set[int]] = {}
         self.refused_last = dict.fromkeys(sources, False)
+        self.due_first_until = float("-inf")
         self.paused: frozenset[str] = frozenset()
         self.cancelled: set[str] = set()
         self.longest_s = 0.0
@@ -264,6 +266,13 @@ class Model:
                     known.crashes += lease.deliveries - 1 - known.excused
             self.refused_last[source] = known.admission(self.bench.now_ms()) != "run" or self.is_told_of(known)
         self.counts["leased"] += len(leases)
+
+    def is_due_first(self, free_slots: int) -> bool:
+        """Whether a slot is kept for a due job: one was given back that had got none, and since one is free, for a
+        moment no others are asked for (``DUE_FIRST_S``)."""
+        if self.due_first_until == float("inf") and free_slots > 0:
+            self.due_first_until = self.now + DUE_FIRST_S
+        return self.now < self.due_first_until
 
     def on_lost(self, leases: Sequence[JobLease], is_excused: bool = True) -> None:
         for known in (self.leases[lease] for lease in leases):
@@ -341,6 +350,8 @@ class Model:
             others = [each for each in self.at(POOL) if each.lease.source == known.lease.source]
             self.check(not others, "in a pool inside the process a suspect is alone of its queue", known, others)
         known.place, known.submitted_at, known.renewed_at = POOL, self.now, self.now
+        if known.lease.source.kind is SourceKind.DUE:
+            self.due_first_until = float("-inf")
 
     def on_recall(self, jobs: Sequence[Job]) -> None:
         for known in (self.leases[job.lease] for job in jobs):
@@ -365,6 +376,8 @@ class Model:
             allowed = self.allowed(known, slots)
             self.check(end in allowed, "a lease ends as its outcome says", known, end, allowed)
             self.counts[allowed.get(end, "unexpected")] += 1
+            if known.place == WAITING and known.lease.source.kind is SourceKind.DUE and end == known.back():
+                self.due_first_until = float("inf")
             self.counts["dead"] += end.where == "dead"
             if known.place in (ARRIVED, WAITING):
                 known.renewed_at = self.now
