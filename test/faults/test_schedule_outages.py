@@ -24,7 +24,7 @@ RESTARTS = 2
 
 
 class Restarts(NamedTuple):
-    """A broker of the test's own: ``restart(True)`` stops it before, ``restart(False)`` kills it."""
+    """A broker of the test's own. ``restart(False)`` kills it, where it may be; else it is stopped before."""
 
     bootstrap: str
     restart: Callable[[bool], object]
@@ -32,11 +32,13 @@ class Restarts(NamedTuple):
 
 @pytest.fixture(params=["embedded", pytest.param("apache", marks=pytest.mark.deep("minutes; kept with embedded"))])
 def broker(request: pytest.FixtureRequest) -> Iterator[Restarts]:
-    """Either broker, as it is by default."""
+    """Either broker, as it is by default. Apache Kafka 4.3.0 is stopped each time: when a cluster of one is killed in
+    the midst of a commit, it forgets in one of ten times to end the transaction in one of its partitions, and a
+    ``read_committed`` reader of that waits for ever (docs/schedule.rst)."""
     if request.param == "apache":
         start: Callable[[], ApacheKafka] = request.getfixturevalue("start_apache_kafka")
         apache = start()
-        yield Restarts(apache.bootstrap, lambda gracefully: apache.restart(gracefully=gracefully))
+        yield Restarts(apache.bootstrap, lambda gracefully: apache.restart())
         return
     with EmbeddedBroker() as embedded:
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,14 @@ from kafka.errors import (
     InvalidTransactionTimeoutError,
     KafkaError,
     TransactionalIdAuthorizationFailedError,
+    UnstableOffsetCommitError,
 )
 from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule_owners
 from kafka.tasks.backends.kafka.schedule_errors import check_schedule
-from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
+from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage, PartitionOwner
 from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RUN, encode_command
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import time_of
@@ -112,6 +114,35 @@ def test_an_owner_that_does_not_learn_the_time_starts_what_is_certainly_due(scen
     scene.until(lambda: scene.moved)
     assert scene.moved_at[job] >= time_of(job)
     assert len(asked) == 1
+
+
+def test_an_owner_goes_on_where_the_broker_has_lost_the_end_of_a_transaction_in_the_offsets(
+    broker: EmbeddedBroker, scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Apache Kafka 4.3.0 may when it is killed in the midst of a commit: it answers UNSTABLE_OFFSET_COMMIT for ever
+    to those who ask for a stable offset."""
+    first = scene.own()
+    jobs = [scene.put() for _ in range(3)]
+    scene.until(lambda: len(scene.moved) == 3)
+    first.is_alive = False
+    monkeypatch.setattr(schedule_owner, "UNSTABLE_S", 0.5)
+    asked: list[bool] = []
+    listed = PartitionOwner._list_committed
+
+    def list_committed(owner: PartitionOwner, timeout_s: float, require_stable: bool) -> Coroutine[Any, Any, int]:
+        asked.append(require_stable)
+        if not require_stable:
+            broker.faults.clear()
+        return listed(owner, timeout_s, require_stable)
+
+    monkeypatch.setattr(PartitionOwner, "_list_committed", list_committed)
+    broker.faults.answer("OffsetFetch", UnstableOffsetCommitError, client_id="owner1")
+    scene.own()
+    jobs.append(scene.put())
+    scene.until(lambda: len(scene.moved) == 4)
+    assert asked == [True, False]
+    assert set(scene.count_moved()) == set(jobs)
+    assert "the brokers have lost the end of a transaction" in caplog.text
 
 
 def test_jobs_that_are_due_soon_after_a_round_share_the_next_one(broker: EmbeddedBroker, scene: Scene) -> None:

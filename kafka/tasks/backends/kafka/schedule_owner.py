@@ -33,7 +33,13 @@ from kafka import admin
 from kafka.admin import OffsetSpec
 from kafka.client import KafkaClient
 from kafka.consumer import ConsumerRecord
-from kafka.errors import AbortableTransactionError, Cancelled, KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    AbortableTransactionError,
+    Cancelled,
+    KafkaError,
+    KafkaTimeoutError,
+    UnstableOffsetCommitError,
+)
 from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
@@ -76,6 +82,8 @@ RECENT_S: Final = 20.0
 """What is known of the broker's time is good for so long; before a job starts after that it is asked for again."""
 LEARN_S: Final = 2.0
 """The answer is waited for so long, and not asked for again within."""
+UNSTABLE_S: Final = 20.0
+"""After so long an open transaction of the group's offsets counts as one whose end is lost. Ends take milliseconds."""
 ATTEMPTS: Final = 10
 """Of a round's transaction, before the owner starts anew."""
 BACKOFF_S: Final = 0.1
@@ -245,16 +253,7 @@ class PartitionOwner:
         if not await within(self._loop, initialized, INIT_S):
             raise no_transactions(producer, INIT_S)
         initialized.result()
-        group = context.names.commands
-        committed = await context.client.run(
-            admin.dialogues.list_group_offsets(
-                {group: [self._commands]},
-                backoff=context.client.retry_backoff,
-                timeout_s=REQUEST_TIMEOUT_S,
-                require_stable=True,
-            )
-        )
-        self.committed = self._applied = committed[group][self._commands].offset
+        self.committed = self._applied = await self._find_committed()
         ends = await context.client.run(
             admin.dialogues.list_partition_offsets(
                 {self._commands: OffsetSpec.LATEST},
@@ -263,6 +262,36 @@ class PartitionOwner:
             )
         )
         self._backlog_end = ends[self._commands].offset
+
+    async def _find_committed(self) -> int:
+        """The offset of the next command. A broker that is killed in the midst of a commit can lose the end of the
+        transaction in the group's offsets alone (seen with Kafka 4.3.0), and then says for ever that one is open. This
+        owner's own id has none any more: it takes the offset before that, so that some commands are applied again, and
+        its next transaction ends the lost one."""
+        try:
+            return await self._list_committed(UNSTABLE_S, require_stable=True)
+        except KafkaTimeoutError as error:
+            if not isinstance(error.__cause__, UnstableOffsetCommitError):
+                raise
+        offset = await self._list_committed(REQUEST_TIMEOUT_S, require_stable=False)
+        self._context.limited_log.warning(
+            "unstable offset", "%s: the brokers have lost the end of a transaction; commands from offset %d on are "
+            "applied again", self, offset,
+        )  # fmt: skip
+        return offset
+
+    async def _list_committed(self, timeout_s: float, require_stable: bool) -> int:
+        context, group = self._context, self._context.names.commands
+        committed = await context.client.run(
+            admin.dialogues.list_group_offsets(
+                {group: [self._commands]},
+                backoff=context.client.retry_backoff,
+                timeout_s=timeout_s,
+                require_stable=require_stable,
+            )
+        )
+        offset: int = committed[group][self._commands].offset
+        return offset
 
     async def _load(self) -> None:
         self._enter(OwnerStage.LOADING)
