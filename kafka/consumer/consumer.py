@@ -963,6 +963,12 @@ class KafkaConsumer(HasTelemetry):
             return ConsumerGroupMetadata(group_id)
         return self._group.metadata()
 
+    @property
+    def answered_at(self) -> float | None:
+        """The time of the coordinator's last answer to a heartbeat or another request of this member, by the loop's
+        clock (monotonic seconds); None before the first, and without ``group_id``."""
+        return None if self._group is None else self._group.answered_at
+
     def enforce_rebalance(self, reason: str | None = None) -> None:
         """Let the group be rebalanced by the next polls (KIP-568, KIP-800). With ``group_protocol="consumer"`` the
         broker alone decides about that, and nothing happens."""

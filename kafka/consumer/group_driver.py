@@ -76,6 +76,8 @@ class GroupDriver:
         self.last_member_id = ""
         """That of the last assignment, also when it has left; for telemetry."""
         self.has_begun = False
+        self.answered_at: float | None = None
+        """When the coordinator answered last (the loop's clock)."""
         self._client = client
         self._loop = client.loop
         self._topics = topics
@@ -258,6 +260,7 @@ class GroupDriver:
 
     def _answered(self, ask: SendToCoordinator, response: Any) -> None:
         if not self._is_closed:
+            self.answered_at = self._loop.time()
             self.machine.answered(ask, response, self._loop.time())
             self.pump()
 

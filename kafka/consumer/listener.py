@@ -21,7 +21,10 @@ class ConsumerRebalanceListener(abc.ABC):
     @abc.abstractmethod
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> object:
         """These are about to go to other members, and are still this one's: the moment to commit what was done.
-        Called after auto-commit. Also when the consumer is closed or unsubscribed."""
+        Called after auto-commit. Also when the consumer is closed or unsubscribed.
+
+        On a loop it may return a Future: the partitions are kept until that is done, and records of all partitions that
+        are not paused are handed out meanwhile."""
 
     @abc.abstractmethod
     def on_partitions_assigned(self, assigned: set[TopicPartition]) -> object:

@@ -235,6 +235,7 @@ class GroupMembership:
         self._attending: int | None = None  # the thread in attend()
         self._steps: Steps | None = None
         self._waits_for: Future[Any] | None = None
+        self._is_listener_busy = False  # it gives partitions up, and says so when that is done
         self.callbacks = OffsetCommitCallbacks(wake)
         self._wake: Callable[[object], object] = lambda _: wake()  # the loop is not to hold this object
         self.on_soon = wake
@@ -321,8 +322,8 @@ class GroupMembership:
 
     @property
     def is_busy(self) -> bool:
-        """A rebalance step is under way: no records are to be handed out."""
-        return self._steps is not None
+        """A rebalance step is under way: no records are to be handed out, unless it waits for a listener."""
+        return self._steps is not None and not self._is_listener_busy
 
     def attend_on_loop(self, on_change: Callable[[], object]) -> None:
         """Carry out what is pending, on the loop's thread; then ``on_change()``."""
@@ -346,6 +347,8 @@ class GroupMembership:
         else:
             waited.add_callback(lambda found: self._go_on(found, None, on_change))
             waited.add_errback(lambda fault: self._go_on(None, fault, on_change))
+            if self._is_listener_busy:
+                on_change()  # other partitions have records
             return
         on_change()
         self.attend_on_loop(on_change)
@@ -370,7 +373,15 @@ class GroupMembership:
                     error,
                 )
         yield self._host.submit(commits.settled)
-        fault = self._tell("on_partitions_revoked", effect.partitions)
+        fault, given_up = self._tell("on_partitions_revoked", effect.partitions)
+        if given_up is not None:
+            self._is_listener_busy = True
+            try:
+                yield given_up
+            except Exception as error:
+                fault = self._fault_of("on_partitions_revoked", error)
+            finally:
+                self._is_listener_busy = False
         # The partitions go to other members only when no commit is in flight. A later answer would be of a former
         # member, and a retry must not be sent under the new epoch.
         yield self._host.submit(commits.settled)  # what the listener has committed
@@ -382,7 +393,7 @@ class GroupMembership:
         log.warning(
             "lost partitions, the group has rebalanced without this member: %s", _partitions_text(effect.partitions)
         )
-        fault = self._tell("on_partitions_lost", effect.partitions)
+        fault, _ = self._tell("on_partitions_lost", effect.partitions)
         yield self._host.submit(self._take_away, effect)
         if fault is not None:
             raise fault
@@ -392,27 +403,34 @@ class GroupMembership:
         yield self._host.submit(self._driver.assign, sorted(effect.owned), effect.added)
         for partition in effect.added:
             self._known.pop(partition, None)
-        fault = self._tell("on_partitions_assigned", effect.added)
+        fault, _ = self._tell("on_partitions_assigned", effect.added)
         yield self._host.submit(self._begin, effect)
         if fault is not None:
             raise fault
 
-    def _tell(self, name: str, partitions: Iterable[TopicPartition]) -> KafkaError | None:
+    def _tell(
+        self, name: str, partitions: Iterable[TopicPartition]
+    ) -> tuple[KafkaError | None, Future[Any] | None]:
+        """Call the listener: what it raised, and what it returned if that is to be waited for."""
         method = method_of(self.listener, name)
         if method is None:
-            return None
+            return None, None
         began_at = self._host.loop.time()
         try:
-            method(set(partitions))
+            answer = method(set(partitions))
         except Exception as error:
-            log.exception("the rebalance listener's %s() raised", name)
-            fault = KafkaError(f"the rebalance listener's {name}() raised {error!r}")
-            fault.__cause__ = error
-            return fault
+            return self._fault_of(name, error), None
         finally:
             if self.metrics is not None:
                 self.metrics.listener_called(name, self._host.loop.time() - began_at)
-        return None
+        return None, answer if isinstance(answer, Future) else None
+
+    @staticmethod
+    def _fault_of(name: str, error: Exception) -> KafkaError:
+        log.error("the rebalance listener's %s() raised", name, exc_info=error)
+        fault = KafkaError(f"the rebalance listener's {name}() raised {error!r}")
+        fault.__cause__ = error
+        return fault
 
     def _take_away(self, effect: Revoke | Lose) -> None:
         assert self._group is not None and self._commits is not None

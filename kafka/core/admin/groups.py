@@ -346,6 +346,7 @@ Errors = dict[TopicPartition, type[BrokerResponseError]]
 
 _MAX_VERSION: Final = 9
 """Later ones name topics by their ids."""
+_STABLE_SINCE: Final = 7
 _SEVERAL_GROUPS_SINCE: Final = 8
 _ALL_SINCE: Final = 2
 
@@ -360,7 +361,7 @@ def list_group_offsets(
 ) -> Dialogue[dict[str, Offsets]]:
     """Committed offsets: ``{group: {partition: OffsetAndMetadata}}``; all of a group for None, else of the partitions
     (offset -1: none committed). One request for each coordinator since 3.0 (KIP-709). ``require_stable``: wait until no
-    transaction is about to commit another one (KIP-447; since 3.0). Raises the first error."""
+    transaction is about to commit another one (KIP-447; since 2.5). Raises the first error."""
     wanted = {
         group: None if parts is None else partitions_of(parts, f"partitions of {group}")
         for group, parts in group_specs.items()
@@ -385,9 +386,14 @@ def list_group_offsets(
             pass
         found: dict[str, Offsets | BrokerResponseError] = {}
         for group in groups:
+            topics = _topics_as(message.OffsetFetchRequestTopic, wanted[group])
+
+            def build(version: int, group: str = group, topics: Any = topics) -> OffsetFetchRequest:
+                return message(group_id=group, topics=topics, require_stable=version >= _STABLE_SINCE)
+
             of_one: OffsetFetchResponse = yield from send(
                 node,
-                message(group_id=group, topics=_topics_as(message.OffsetFetchRequestTopic, wanted[group])),
+                ByVersion(message, build) if require_stable else message(group_id=group, topics=topics),
                 min_version=1 if wanted[group] is not None else _ALL_SINCE,
                 max_version=_SEVERAL_GROUPS_SINCE - 1,
             )
