@@ -111,6 +111,10 @@ class App:
         """The declared queues: those of its tasks, the default one, and those of the setting ``queues``."""
         return sorted(self._queues)
 
+    @property
+    def ordered_queues(self) -> frozenset[str]:
+        return frozenset()
+
     # -- declaring ----------------------------------------------------------------------------------------------------
 
     @overload

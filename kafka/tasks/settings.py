@@ -28,6 +28,9 @@ Seconds: TypeAlias = "float | timedelta"
 EMBEDDED = "embedded:"
 """In front of the directory of a broker of our own."""
 
+DELIVERIES = ("auto", "share", "group")
+"""Of the setting ``delivery``: by what the brokers offer, share groups, consumer groups."""
+
 LONGEST_S = 100 * 365.25 * 86_400
 """A longer duration is a mistake, and more than timers and timestamps take."""
 
@@ -102,6 +105,12 @@ def _queues(name: str, value: Any) -> tuple[str, ...]:
     return tuple(check_queue(queue) for queue in value)
 
 
+def _delivery(name: str, value: Any) -> str:
+    if value not in DELIVERIES:
+        raise IllegalArgumentError(f"{name} must be one of {', '.join(map(repr, DELIVERIES))}, not {value!r}")
+    return str(value)
+
+
 def _queue(name: str, value: Any) -> str:
     return check_queue(value)
 
@@ -138,6 +147,9 @@ SETTINGS: dict[str, QueueSetting] = {
     ),
     "default_queue": QueueSetting("default", _queue, "", "the queue of tasks that name none"),
     "queues": QueueSetting((), _queues, "", "queues that no task of this app declares, but jobs are sent to"),
+    "delivery": QueueSetting(
+        "auto", _delivery, "", "how workers get jobs: share groups, consumer groups, or by what the brokers offer"
+    ),
     "partitions": QueueSetting(8, _integer(1, 65_536), "", "partitions of topics that the app creates"),
     "replication_factor": QueueSetting(None, optional(_integer(1, 32_767)), "", "of these; None: the broker's default"),
     "min_insync_replicas": QueueSetting(
@@ -205,6 +217,7 @@ class SettingKeywords(ClientKeywords, total=False):
     bootstrap_servers: str | Sequence[str]
     default_queue: str
     queues: Iterable[str]
+    delivery: str
     partitions: int
     replication_factor: int | None
     min_insync_replicas: int | None
@@ -246,6 +259,7 @@ class Settings:
     bootstrap_servers: str
     default_queue: str
     queues: tuple[str, ...]
+    delivery: str
     partitions: int
     replication_factor: int | None
     min_insync_replicas: int | None

@@ -38,6 +38,12 @@ def bootstrap(request: pytest.FixtureRequest, shared_brokers: SharedBrokers) -> 
     return shared_brokers.bootstrap(request.param, SETTINGS)
 
 
+@pytest.fixture
+def delivery() -> str:
+    """The app setting ``delivery``, of tests that are not marked with :data:`every_way`."""
+    return "auto"
+
+
 @pytest.fixture(scope="session")
 def compare_rounds() -> int:
     """How many rounds of random requests both brokers are asked."""

@@ -37,6 +37,7 @@ from kafka.tasks.pools import make_loop
 from kafka.tasks.settings import read_settings
 from kafka.tasks.worker.worker import Worker
 from test.conformance.reading import poll_until
+from test.support.either_broker import every_way
 from test.support.waiting import WITHIN_S, eventually, look_until, until
 
 Unique = Callable[[str], str]
@@ -88,16 +89,17 @@ class Service:
 class Bench:
     """An app, other views of the same app, its workers, and its topics as a consumer sees them."""
 
-    def __init__(self, bootstrap: str, name: str) -> None:
+    def __init__(self, bootstrap: str, name: str, delivery: str = "auto") -> None:
         self.bootstrap = bootstrap
         self.name = name
+        self.delivery = delivery
         self._apps: list[App] = []
         self._services: list[Service] = []
         self.app = self.another()
 
     def another(self, **settings: Any) -> App:
         """An App of the same name, with a connection of its own."""
-        settings = {"partitions": 3, "stop_grace": 3.0, "kill_grace": 1.0, **settings}
+        settings = {"partitions": 3, "stop_grace": 3.0, "kill_grace": 1.0, "delivery": self.delivery, **settings}
         self._apps.append(App(self.name, bootstrap_servers=self.bootstrap, **settings))
         return self._apps[-1]
 
@@ -139,8 +141,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(bootstrap: str, unique: Unique) -> Iterator[Bench]:
-    made = Bench(bootstrap, unique("app"))
+def bench(bootstrap: str, delivery: str, unique: Unique) -> Iterator[Bench]:
+    made = Bench(bootstrap, unique("app"), delivery)
     yield made
     made.close()
 
@@ -184,6 +186,7 @@ def test_groups_begin_at_the_first_records_without_their_setting(
             eventually(look, expected)
 
 
+@every_way
 @pytest.mark.parametrize("pool", ["threads", "inline"])
 def test_jobs_that_were_there_before_the_first_worker_have_their_results(bench: Bench, pool: str) -> None:
     @bench.app.task
@@ -198,6 +201,7 @@ def test_jobs_that_were_there_before_the_first_worker_have_their_results(bench: 
     assert jobs[0].status() is JobState.SUCCESS
 
 
+@every_way
 def test_a_job_is_found_by_its_bare_id_from_elsewhere(bench: Bench) -> None:
     go_on = threading.Event()
 
@@ -226,6 +230,7 @@ def test_a_job_is_found_by_its_bare_id_from_elsewhere(bench: Bench) -> None:
         elsewhere.job(make_id(int(time.time() * 1000), 77, b"12345678")).result(0.05)
 
 
+@every_way
 def test_jobs_by_name_and_their_states(bench: Bench) -> None:
     bench.app = bench.another(track_queued=True)
 
@@ -249,6 +254,7 @@ def test_jobs_by_name_and_their_states(bench: Bench) -> None:
         late.result(WITHIN_S)
 
 
+@every_way
 @pytest.mark.parametrize("most_bytes", [2000, 1_000_000], ids=["the setting", "the topic"])
 def test_a_result_that_is_too_large_is_a_failure_that_says_so_and_is_dead(bench: Bench, most_bytes: int) -> None:
     bench.another(max_payload_bytes=2000).backend().new_id()  # it connects, which makes the results topics
@@ -269,6 +275,7 @@ def test_a_result_that_is_too_large_is_a_failure_that_says_so_and_is_dead(bench:
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 
+@every_way
 def test_all_attempts_are_counted_and_the_last_failure_is_dead_with_its_cause(bench: Bench) -> None:
     attempts: list[int] = []
 
@@ -295,6 +302,7 @@ def test_all_attempts_are_counted_and_the_last_failure_is_dead_with_its_cause(be
     assert death.origin.startswith(f"{bench.name}.default.due:")
 
 
+@every_way
 def test_a_record_that_is_no_job_is_dead_and_the_worker_goes_on(bench: Bench) -> None:
     @bench.app.task
     def fine() -> str:
@@ -312,6 +320,7 @@ def test_a_record_that_is_no_job_is_dead_and_the_worker_goes_on(bench: Bench) ->
     assert sorted(death.cause for death in bench.dead(3)) == ["bad-id", "no-job", "no-payload"]
 
 
+@every_way
 def test_a_task_that_one_worker_does_not_know_is_left_to_one_that_does(bench: Bench) -> None:
     @bench.app.task(name="new")
     def new() -> str:
@@ -349,6 +358,7 @@ def test_a_job_that_runs_for_longer_than_its_lock_runs_once(bench: Bench) -> Non
     assert runs == [1]
 
 
+@every_way
 def test_a_stopping_worker_ends_what_runs_and_gives_back_the_rest_unsuspected(bench: Bench) -> None:
     started, go_on = threading.Event(), threading.Event()
     ran: list[int] = []
@@ -429,6 +439,7 @@ def test_settled_jobs_are_deleted_up_to_the_groups_start_offset_and_what_waits_s
     loop.close()
 
 
+@every_way
 def test_what_cannot_be_enqueued_is_reported_at_once(bench: Bench) -> None:
     app = bench.another(max_payload_bytes=2000)
 

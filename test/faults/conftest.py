@@ -31,12 +31,12 @@ def servers(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def crew(tmp_path: pathlib.Path) -> Iterator[Callable[[str, int], Crew]]:
-    """``crew(servers, partitions)``: an app of its own, without workers yet."""
+def crew(tmp_path: pathlib.Path) -> Iterator[Callable[..., Crew]]:
+    """``crew(servers, partitions, delivery)``: an app of its own, without workers yet."""
     made: list[Crew] = []
 
-    def make(servers: str, partitions: int) -> Crew:
-        made.append(Crew(tmp_path, f"crew-{uuid.uuid4().hex[:8]}", servers, partitions))
+    def make(servers: str, partitions: int, delivery: str = "auto") -> Crew:
+        made.append(Crew(tmp_path, f"crew-{uuid.uuid4().hex[:8]}", servers, partitions, delivery))
         return made[-1]
 
     yield make

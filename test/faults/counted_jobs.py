@@ -2,8 +2,8 @@
 file.
 
 Settings come through the environment, since workers are processes of their own: ``COUNTED_APP`` the app's name,
-``COUNTED_SERVERS``, ``COUNTED_PARTITIONS``, ``COUNTED_FILE``, ``COUNTED_WORKER`` the worker's number, and
-``COUNTED_RELEASE``: an ``old`` worker does not have the task ``later``.
+``COUNTED_SERVERS``, ``COUNTED_PARTITIONS``, ``COUNTED_DELIVERY``, ``COUNTED_FILE``, ``COUNTED_WORKER`` the worker's
+number, and ``COUNTED_RELEASE``: an ``old`` worker does not have the task ``later``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ ATTEMPTS = 3
 BACKOFF_S = 0.5
 
 
-def make_app(name: str, servers: str, partitions: int) -> App:
+def make_app(name: str, servers: str, partitions: int, delivery: str = "auto") -> App:
     """The app as its workers declare it; in a test, one of the test's own, with the task as ``work``."""
-    app = App(name, bootstrap_servers=servers, partitions=partitions, stop_grace=5.0, kill_grace=1.0)
+    app = App(
+        name, bootstrap_servers=servers, partitions=partitions, delivery=delivery, stop_grace=5.0, kill_grace=1.0
+    )
     app.task(bind=True, name="work")(_work)
     app.task(bind=True, name="kill_the_worker")(_kill_the_worker)
     app.task(bind=True, name="hold")(_hold)
@@ -92,8 +94,10 @@ class Start(NamedTuple):
 
 
 def read_topic(servers: str, topic: str) -> list[ConsumerRecord]:
-    """All records of a topic, up to its present end; those of each partition in their order."""
-    with KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+    """All committed records of a topic, up to its present end; those of each partition in their order."""
+    with KafkaConsumer(
+        bootstrap_servers=servers, auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
         places = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
         ends = {place: end for place, end in consumer.end_offsets(places).items() if end}
         consumer.assign(ends)
@@ -119,8 +123,10 @@ def job_id_of(record: ConsumerRecord) -> str:
 class Crew:
     """Worker processes of one app, and what they started."""
 
-    def __init__(self, directory: pathlib.Path, name: str, servers: str, partitions: int) -> None:
-        self.app = make_app(name, servers, partitions)
+    def __init__(
+        self, directory: pathlib.Path, name: str, servers: str, partitions: int, delivery: str = "auto"
+    ) -> None:
+        self.app = make_app(name, servers, partitions, delivery)
         self.servers = servers
         self.directory = directory
         self.file = directory / "starts"
@@ -135,6 +141,7 @@ class Crew:
             "COUNTED_APP": name,
             "COUNTED_SERVERS": servers,
             "COUNTED_PARTITIONS": str(partitions),
+            "COUNTED_DELIVERY": delivery,
             "COUNTED_FILE": str(self.file),
         }
 
@@ -233,5 +240,8 @@ class Crew:
 
 if "COUNTED_APP" in os.environ:
     app = make_app(
-        os.environ["COUNTED_APP"], os.environ["COUNTED_SERVERS"], int(os.environ["COUNTED_PARTITIONS"])
+        os.environ["COUNTED_APP"],
+        os.environ["COUNTED_SERVERS"],
+        int(os.environ["COUNTED_PARTITIONS"]),
+        os.environ["COUNTED_DELIVERY"],
     )

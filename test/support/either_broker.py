@@ -32,6 +32,30 @@ every_release: Final = pytest.mark.parametrize("bootstrap", RELEASES, indirect=T
 every_release_with_batches: Final = pytest.mark.parametrize("bootstrap", SINCE_BATCHES, indirect=True, scope="session")
 """Over :data:`SINCE_BATCHES`."""
 
+WAYS: Final = (
+    ("embedded", "share"),
+    ("embedded", "group"),
+    ("apache", "share"),
+    ("apache", "group"),
+    ("apache 3.9.1", "group"),
+    ("embedded 2.8", "group"),
+    ("apache 2.8.2", "group"),
+)
+"""Brokers, and the ways in which they deliver jobs of a task queue (the setting ``delivery``)."""
+
+every_way: Final = pytest.mark.parametrize(
+    ("bootstrap", "delivery"), WAYS, ids=["-".join(way) for way in WAYS], indirect=["bootstrap"], scope="session"
+)
+"""For tests of ``bootstrap`` and ``delivery``: over :data:`WAYS`."""
+first_release_of_jobs: Final = pytest.mark.parametrize(
+    ("bootstrap", "delivery"),
+    [("embedded 0.11", "group"), ("apache 0.11.0.3", "group")],
+    ids=["embedded 0.11-group", "apache 0.11.0.3-group"],
+    indirect=["bootstrap"],
+    scope="session",
+)
+"""The same over the first release that keeps jobs: the headers of records, and transactions."""
+
 _NEWER_SETTINGS: Final = ("group.share.", "group.consumer.")
 """Those that a release before 4.0 does not have."""
 

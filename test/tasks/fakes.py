@@ -472,7 +472,7 @@ class FakeBackend(MemoryBackend):
             on_end(record)
 
     def worker_backend(
-        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: object = None
+        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: object = None, ordered: object = ()
     ) -> WorkerBackend:
         return super().worker_backend(loop, queues, schedule)._replace(results_partitions=8)
 

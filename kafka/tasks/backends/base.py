@@ -9,7 +9,7 @@ scheme.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import KafkaConfigurationError
@@ -134,10 +134,16 @@ class Backend(Protocol):
         """Do not call ``on_end`` any more; nothing when it was not added."""
 
     def worker_backend(
-        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredJobs | None = None
+        self,
+        loop: Any,
+        queues: Sequence[str],
+        schedule: bool = False,
+        declared: DeclaredJobs | None = None,
+        ordered: Collection[str] = (),
     ) -> WorkerBackend:
         """What a worker of ``queues`` needs, living on ``loop``; with ``schedule`` it is a member of the group that
-        owns the schedule, and says to it which periodic jobs are ``declared``. Blocks, driving the loop, until it is
+        owns the schedule, and says to it which periodic jobs are ``declared``. Jobs of the queues that are ``ordered``
+        run in the order of their keys. Blocks, driving the loop, until it is
         connected."""
 
     def schedule_member(self, loop: Any, declared: DeclaredJobs) -> ScheduleMember:

@@ -8,7 +8,7 @@ have the same topics, so a worker may have an app of its own; ``memory://NAME`` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from kafka.errors import KafkaConfigurationError
@@ -155,7 +155,12 @@ class MemoryBackend:
         self.topics.remove_waiter(job_id, on_end)
 
     def worker_backend(
-        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredJobs | None = None
+        self,
+        loop: Any,
+        queues: Sequence[str],
+        schedule: bool = False,
+        declared: DeclaredJobs | None = None,
+        ordered: Collection[str] = (),
     ) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         if declared is not None and len(declared):

@@ -4,14 +4,14 @@ The interface that the worker drives, the callbacks that it implements, and the 
 Everything happens on the worker's loop, in its thread, and nothing blocks. The worker requests a number of jobs, and
 the delivery reports leases when they arrive; whether it fetches, long-polls or waits is up to the delivery. To finish a
 job belongs to the delivery as well: a share group publishes the job's records and acknowledges the lease afterwards,
-consumer groups will put records and offsets into one transaction. A delivery in memory serves tests, and one process.
+a consumer group puts records and offsets into one transaction. A delivery in memory serves tests, and one process.
 
 A lease is written by :class:`kafka.tasks.worker.leases.Leases` alone, once the worker has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -41,6 +41,8 @@ class JobSource(NamedTuple):
     queue: str
     topic: str
     kind: SourceKind = SourceKind.MAIN
+    is_ordered: bool = False
+    """A job stays where it is until it has ended for good, and the next ones of its key wait for that."""
 
     @property
     def is_suspect(self) -> bool:
@@ -48,10 +50,17 @@ class JobSource(NamedTuple):
         return self.kind is SourceKind.SUSPECT
 
 
-def sources_of(names: TopicNames, queues: Iterable[str]) -> list[JobSource]:
-    """The topics that jobs of these queues are leased from."""
-    rows = ((SourceKind.MAIN, names.queue), (SourceKind.DUE, names.due), (SourceKind.SUSPECT, names.suspect))
-    return [JobSource(queue, topic(queue), kind) for queue in queues for kind, topic in rows]
+def sources_of(names: TopicNames, queues: Iterable[str], ordered: Collection[str] = ()) -> list[JobSource]:
+    """The topics that jobs of these queues are leased from. All jobs of those that are ``ordered`` are in one topic."""
+    sources: list[JobSource] = []
+    for queue in queues:
+        main, kinds = names.queue(queue), SourceKind
+        if queue in ordered:
+            sources += [JobSource(queue, main, kind, True) for kind in (kinds.MAIN, kinds.SUSPECT)]
+        else:
+            topics = ((kinds.MAIN, main), (kinds.DUE, names.due(queue)), (kinds.SUSPECT, names.suspect(queue)))
+            sources += [JobSource(queue, topic, kind) for kind, topic in topics]
+    return sources
 
 
 class ClaimKind(Enum):
@@ -59,6 +68,8 @@ class ClaimKind(Enum):
 
     SHARE_LOCK = "share lock"
     """An acquisition lock of a share group, which is renewed and ends with an acknowledgement."""
+    PARTITION = "partition of a consumer group"
+    """The partition that the record is in: its owner has all that is there, for as long as it is a member."""
     SCHEDULE = "lease of the schedule"
     """A lease that the schedule keeps of a long job, whose record is accepted already."""
 
@@ -141,6 +152,12 @@ class JobLease:
         return claim is not None and claim.kind is ClaimKind.SCHEDULE
 
     @property
+    def stays_in_place(self) -> bool:
+        """Whether a job that is given back needs no other record: its delivery hands it out again."""
+        claim: Claim | None = self.claim
+        return claim is not None and claim.kind is ClaimKind.PARTITION
+
+    @property
     def origin(self) -> str:
         """TOPIC:PARTITION:OFFSET."""
         return f"{self.source.topic}:{self.partition}:{self.offset}"
@@ -184,11 +201,13 @@ class Ending:
     to be, since its result is there.
     ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
     follows, it has ended for good. ``after``: records that are written when all others are durable. ``is_cancelled``:
-    it was cancelled, and nothing is written of it.
+    it was cancelled, and nothing is written of it. ``stays``: its record is not accepted, and is delivered again as this
+    job; None: it is.
     """
 
     __slots__ = (
-        "after", "envelope", "is_cancelled", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records"
+        "after", "envelope", "is_cancelled", "is_dead", "is_last", "is_move", "is_shortened", "lease", "records",
+        "stays",
     )  # fmt: skip
 
     def __init__(
@@ -202,7 +221,9 @@ class Ending:
         is_last: bool = False,
         after: Sequence[OutgoingRecord] = (),
         is_cancelled: bool = False,
+        stays: Envelope | None = None,
     ) -> None:
+        self.stays = stays
         self.lease = lease
         self.after = after
         self.envelope = envelope
@@ -235,6 +256,11 @@ class DeliveryEvents(Protocol):
     def lost(self, leases: list[JobLease], reason: str) -> None:
         """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused). Suspects that were
         finished may be among them, when the broker did not take that.
+        """
+
+    def returning(self, leases: list[JobLease]) -> None:
+        """These are to end soon, since their partition goes to another worker: those that have not started are to be
+        given back. What has not ended when the grace period is over is lost.
         """
 
     def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:

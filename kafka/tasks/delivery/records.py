@@ -55,9 +55,10 @@ class StateRecords:
     def for_decision(
         self, decision: JobDecision, outcome: Outcome, envelope: Envelope, lease: JobLease, now_ms: int
     ) -> list[OutgoingRecord]:
-        """All records of a decision, in the order in which they are to be written."""
+        """All records of a decision, in the order in which they are to be written. A job that stays where it is
+        (:func:`staying`) has no next record."""
         records: list[OutgoingRecord] = []
-        if decision.move is not MoveTarget.NOWHERE:
+        if decision.move is not MoveTarget.NOWHERE and not _stays(decision, lease):
             records.append(self._moved(decision, outcome, envelope, lease, now_ms))
         if decision.state is not None:
             value = _value(outcome, self._host, now_ms)
@@ -148,15 +149,8 @@ class StateRecords:
             )
             headers = moved.headers() + death.headers()
             return OutgoingRecord(RecordKind.DEAD, names.dead(queue), envelope.value, envelope.key, headers)
-        moved = envelope.moved(
-            decision.attempt,
-            decision.crashes,
-            envelope.clean + decision.clean,
-            decision.unknown,
-            decision.unknown_since_ms,
-            decision.due_ms,
-            envelope.generation + lease.is_offered + (decision.move is MoveTarget.SCHEDULE),
-        )
+        generation = envelope.generation + lease.is_offered + (decision.move is MoveTarget.SCHEDULE)
+        moved = _as_decided(envelope, decision, generation)
         if decision.move is MoveTarget.SCHEDULE:
             assert decision.due_ms is not None  # see decide
             return self._command(envelope, encode_put(moved, queue, decision.due_ms))
@@ -165,6 +159,33 @@ class StateRecords:
         )
         topic = names.suspect(queue) if to_suspects else names.due(queue)
         return OutgoingRecord(RecordKind.JOB, topic, envelope.value, envelope.key, moved.headers())
+
+
+def staying(decision: JobDecision, envelope: Envelope, lease: JobLease) -> Envelope | None:
+    """The job as which its record is delivered again, when it stays where it is: one that is given back, where that
+    needs no other record (the same one), and in an ordered queue each that has not ended for good. None: it does not
+    stay."""
+    if not _stays(decision, lease):
+        return None
+    return envelope if decision.move is MoveTarget.BACK else _as_decided(envelope, decision, envelope.generation)
+
+
+def _stays(decision: JobDecision, lease: JobLease) -> bool:
+    if decision.move is MoveTarget.BACK:
+        return lease.stays_in_place
+    return lease.source.is_ordered and decision.move not in (MoveTarget.NOWHERE, MoveTarget.DEAD)
+
+
+def _as_decided(envelope: Envelope, decision: JobDecision, generation: int) -> Envelope:
+    return envelope.moved(
+        decision.attempt,
+        decision.crashes,
+        envelope.clean + decision.clean,
+        decision.unknown,
+        decision.unknown_since_ms,
+        decision.due_ms,
+        generation,
+    )
 
 
 def late_copy(record: OutgoingRecord, names: TopicNames) -> OutgoingRecord:

@@ -88,6 +88,10 @@ class TopicNames:
         """The topic of a queue's jobs; also the name of the share group that reads it."""
         return f"{self.app}.{queue}"
 
+    def group(self, queue: str) -> str:
+        """The consumer group of a queue's workers, where they are in one."""
+        return f"{self.app}.{queue}.group"
+
     def due(self, queue: str) -> str:
         """The topic of the queue's jobs that were under way before; also the name of the share group that reads it."""
         return f"{self.app}.{queue}.due"

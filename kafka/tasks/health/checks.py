@@ -52,7 +52,8 @@ def _pool(condition: Condition) -> Iterator[str]:
 
 
 def _brokers(condition: Condition) -> Iterator[str]:
-    for (_, topic, _), at, interval_s in condition.contacts:
+    for source, at, interval_s in condition.contacts:
+        topic = source.topic
         if at is None:
             yield f"brokers: the group {topic} has not answered yet"
         elif condition.now - at > MISSED_INTERVALS * interval_s:

@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka.log_limit import LimitedLog
 from kafka.tasks.delivery.base import Ending, JobLease, OutgoingRecord
-from kafka.tasks.delivery.records import StateRecords, outcome_error
+from kafka.tasks.delivery.records import StateRecords, outcome_error, staying
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.envelope import Envelope, decode, readable_id, too_many_headers, truncated_repr
 from kafka.tasks.format.job_id import partition_of
@@ -151,7 +151,7 @@ class AdmissionPolicy:
         if isinstance(outcome, UnknownTask):
             self._log_unknown_task(envelope, outcome, policy)
         records = self._state_records.for_decision(decision, outcome, envelope, lease, now_ms)
-        move = decision.move
+        move, stays = decision.move, staying(decision, envelope, lease)
         is_dead = move is MoveTarget.DEAD
         if is_dead:
             message = "%s %s failed permanently (%s) and moves to the dead topic %s; cause %s%s"
@@ -168,9 +168,13 @@ class AdmissionPolicy:
             for observer in self._observers:
                 observer.on_decided(lease.source.queue, envelope, outcome, decision, policy, now_ms)
         is_last = is_dead or move is MoveTarget.NOWHERE
-        is_move = move is MoveTarget.SUSPECT or (move is MoveTarget.BACK and lease.source.is_suspect)
+        is_move = stays is None and (
+            move is MoveTarget.SUSPECT or (move is MoveTarget.BACK and lease.source.is_suspect)
+        )
         after = () if move is MoveTarget.SCHEDULE else self._after(lease, envelope)  # a PUT replaces the lease
-        return Ending(lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last, after=after)
+        return Ending(
+            lease, envelope, records, is_move=is_move, is_dead=is_dead, is_last=is_last, after=after, stays=stays
+        )
 
     def _after(self, lease: JobLease, envelope: Envelope) -> Sequence[OutgoingRecord]:
         """What is written when the other records of an ending are durable: the schedule keeps its lease until then."""

@@ -160,7 +160,7 @@ def run_worker(
         if is_alone:
             reduce_collections() if pool in PROCESS_POOLS else show_jobs()
         is_owner = pool in PROCESS_POOLS if schedule is None else schedule
-        worker_backend = backend.worker_backend(loop, names, is_owner, app.declared)
+        worker_backend = backend.worker_backend(loop, names, is_owner, app.declared, app.ordered_queues)
         worker = Worker(
             tasks, app.names, loop, now_ms, host, worker_backend, slots, options, loop.stop, observers=observers
         )

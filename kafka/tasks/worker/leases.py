@@ -117,7 +117,7 @@ class Leases:
         """
         if lease.lost:
             return False
-        if is_excused and lease.source.is_suspect:
+        if is_excused and lease.source.is_suspect and not lease.stays_in_place:
             self._excuse(lease)
         lease.lost = True
         if lease.stage == FINISHED:

@@ -77,6 +77,7 @@ class LongJobs:
             job
             for job, at in jobs
             if job.lease.stage == RUNNING
+            and not job.lease.stays_in_place
             and not job.lease.is_handed_off
             and not job.lease.lost
             and job.lease not in self._pending

@@ -220,6 +220,17 @@ class Worker:
         self._long_jobs.end([lease.job for lease in leases if lease.is_handed_off and lease.job is not None])
         self._dispatch_and_arm()
 
+    def returning(self, leases: list[JobLease]) -> None:
+        """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
+        self._check_clock()
+        self._dispatcher.take_back()  # what the pool has not begun does not start
+        waiting: list[Job] = [lease.job for lease in leases if lease.stage == BUFFERED]
+        self._buffers.drop(waiting)
+        for job in waiting:
+            self._completion.give_back(job)
+        self._completion.flush()
+        self._dispatch_and_arm()
+
     def replace_result(self, ending: Ending, record: OutgoingRecord) -> Ending:
         """See :class:`kafka.tasks.delivery.base.DeliveryEvents`."""
         return self._completion.replace_result(ending, record)

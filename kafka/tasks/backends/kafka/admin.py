@@ -27,7 +27,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.format.topics import DEAD_SUFFIX, TopicPlan
 
@@ -146,6 +146,15 @@ class Administration:
             if error is not NoError:
                 raise error(f"group {group}, partition {place.topic}-{place.partition}")
 
+    def group_offsets(self, groups: Sequence[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
+        """All that these consumer groups have committed."""
+        found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = self._wait(
+            admin.dialogues.list_group_offsets(
+                dict.fromkeys(groups), backoff=self._backoff, timeout_s=self._timeout_s
+            )
+        )
+        return found
+
     def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(kind, name) for name in names]
         described = self._wait(
@@ -172,36 +181,26 @@ def unknown_queue(topic: str, existing: Iterable[str]) -> UnknownQueue:
     return UnknownQueue(f"unknown queue: the broker has no topic {topic}{hint}")
 
 
-def check_share_groups(client: KafkaClient) -> None:
-    """:class:`IncompatibleBrokerVersion` with what to do, when the cluster has no share groups."""
-    why = _why_no_share_groups(client.api_ranges())
-    if why is not None:
-        raise IncompatibleBrokerVersion(f"a worker needs share groups, but {why}")
-
-
 def check_enqueueing(client: KafkaClient, creates_topics: bool) -> None:
-    """:class:`IncompatibleBrokerVersion` with what to do, when the broker cannot keep jobs. A warning in the log when
-    it can, and has no share groups, which workers need."""
+    """:class:`IncompatibleBrokerVersion` with what to do, when the broker cannot keep jobs."""
     ranges = client.api_ranges()
     needed = {key: name for key, name in ENQUEUE_APIS.items() if creates_topics or key != CREATE_TOPICS}
     lacking = [name for key, name in needed.items() if key not in ranges]
     if lacking:
         raise IncompatibleBrokerVersion(
             f"cannot enqueue jobs: the broker{_looks_like(ranges)} does not support {', '.join(lacking)}; use Apache "
-            "Kafka 4.2 or later, or the embedded broker"
+            "Kafka 0.11 or later, or the embedded broker"
         )
-    why = _why_no_share_groups(ranges)
-    if why is not None:
-        log.warning("workers need share groups to run the enqueued jobs, but %s", why)
 
 
-def _why_no_share_groups(ranges: ApiRanges) -> str | None:
+def why_no_share_groups(ranges: ApiRanges) -> str | None:
+    """Why the cluster has no share groups, and what to do; None: it has."""
     lacking = [name for key, name in SHARE_APIS.items() if key not in ranges]
     release = _looks_like(ranges)
     if lacking:
         return (
             f"the broker{release} does not support {', '.join(lacking)}; use Apache Kafka 4.2 or later, or the "
-            "embedded broker (workers on consumer groups follow in a later release)"
+            "embedded broker"
         )
     if ranges.features.get("share.version", (0, 0))[1] < 1:
         return (

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from kafka.client import KafkaClient
@@ -216,14 +216,19 @@ class KafkaBackend:
     # -- the rest -----------------------------------------------------------------------------------------------------
 
     def worker_backend(
-        self, loop: Any, queues: Sequence[str], schedule: bool = False, declared: DeclaredJobs | None = None
+        self,
+        loop: Any,
+        queues: Sequence[str],
+        schedule: bool = False,
+        declared: DeclaredJobs | None = None,
+        ordered: Collection[str] = (),
     ) -> WorkerBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         # Share groups and the like: a third of what an app that only enqueues would import.
         from kafka.tasks.backends.kafka.worker_backend import open_worker_backend
 
         side, client = open_worker_backend(
-            self._names, self._settings, self._shape, self.clock, loop, queues, schedule, declared
+            self._names, self._settings, self._shape, self.clock, loop, queues, schedule, declared, ordered
         )
         self._worker_clients.append(client)
         return side

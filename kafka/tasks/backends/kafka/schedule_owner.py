@@ -46,14 +46,8 @@ from kafka.producer import FutureRecordMetadata, KafkaProducer, RecordMetadata
 from kafka.structs import ConsumerGroupMetadata, TopicPartition
 from kafka.tasks.backends.kafka.due_topics import DueTopics
 from kafka.tasks.backends.kafka.loop_task import LoopTask, next_turn, within
-from kafka.tasks.backends.kafka.schedule_errors import (
-    INIT_S,
-    REQUEST_TIMEOUT_S,
-    explain,
-    make_producer,
-    no_transactions,
-)
 from kafka.tasks.backends.kafka.schedule_reader import ScheduleReader
+from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, explain, fence
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.commands import QUEUE, Command, decode_command
 from kafka.tasks.format.job_id import BrokerTimeEstimate
@@ -248,11 +242,8 @@ class PartitionOwner:
 
     async def _fence(self) -> None:
         context = self._context
-        producer = self._producer = make_producer(context.client, context.names, context.settings, self.partition)
-        initialized = producer.init_transactions_async()
-        if not await within(self._loop, initialized, INIT_S):
-            raise no_transactions(producer, INIT_S)
-        initialized.result()
+        transactional_id = f"{context.names.schedule}.{self.partition}"
+        self._producer = await fence(context.client, transactional_id, context.settings)
         self.committed = self._applied = await self._find_committed()
         ends = await context.client.run(
             admin.dialogues.list_partition_offsets(
@@ -312,17 +303,15 @@ class PartitionOwner:
                 await self._sleep(self._wait_s())
 
     def _release(self) -> None:
-        """What has been made for one attempt. An open transaction is aborted, if the next owner does not do so before;
-        a producer that waits for its id has none, and might wait for ever."""
+        """What has been made for one attempt. An open transaction is aborted, if the next owner does not do that
+        before."""
         self._set_paused(True)
         self._waiting.clear()
         self._waiting_bytes = 0
         self._unsaved_since = None
         producer, self._producer = self._producer, None
         reader, self._reader = self._reader, None
-        if producer is not None and self.stage is OwnerStage.FENCING:
-            producer.close(timeout=0)
-        elif producer is not None:
+        if producer is not None:
             producer.close_async()
         if reader is not None:
             reader.close()

@@ -25,9 +25,9 @@ from kafka.tasks.backends.base import ScheduleSnapshot
 from kafka.tasks.backends.kafka.connection import producer_configs
 from kafka.tasks.backends.kafka.due_topics import DueTopics
 from kafka.tasks.backends.kafka.loop_task import within
-from kafka.tasks.backends.kafka.schedule_errors import REQUEST_TIMEOUT_S, explain
 from kafka.tasks.backends.kafka.schedule_owner import CLOSE_S, OwnerContext, OwnerStage, PartitionOwner
-from kafka.tasks.delivery.share_group.trimmer import CommandTrimmer
+from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, explain
+from kafka.tasks.delivery.share_group.trimmer import CommittedTrimmer
 from kafka.tasks.format.commands import CommandRecord
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import TopicNames
@@ -99,7 +99,7 @@ class ScheduleOwners:
         self._declared = declared
         self._declare_timer: Any = None
         self._producer: KafkaProducer | None = None
-        self._trimmer = CommandTrimmer(client, names.commands, self._committed)
+        self._trimmer = CommittedTrimmer(client, [names.commands], "old commands", self._committed)
         self._residence = _Residence(self._drop)
 
     def start(self) -> None:

@@ -1,4 +1,5 @@
-"""What keeps the owners of a schedule from working, as lines that say what is missing and how to grant it."""
+"""Producers with transactions, for the owners of a schedule and for workers in consumer groups; and what keeps them
+from working, as lines that say what is missing and how to grant it."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
 )
+from kafka.future import Future
 from kafka.producer import KafkaProducer, transaction_trouble
 from kafka.tasks.backends.kafka.connection import producer_configs
+from kafka.tasks.backends.kafka.loop_task import LoopTask, within
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
 from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
@@ -30,12 +33,12 @@ INIT_S: Final = 30.0
 _ACLS: Final = "permit it with kafka-acls.sh --add --allow-principal User:WORKER"
 
 MISSING: Final[dict[type[KafkaError], str]] = {
-    TransactionalIdAuthorizationFailedError: "not authorized to use transactional ids that begin with {schedule}.; "
-    + _ACLS + " --operation Write --transactional-id {schedule}. --resource-pattern-type prefixed",
+    TransactionalIdAuthorizationFailedError: "not authorized to use transactional ids that begin with {app}.; "
+    + _ACLS + " --operation Write --transactional-id {app}. --resource-pattern-type prefixed",
     TopicAuthorizationFailedError: "not authorized to read or write a topic of the app ({error}); "
     + _ACLS + " --operation Read --operation Write --topic {app}. --resource-pattern-type prefixed",
-    GroupAuthorizationFailedError: "not authorized to be a member of group {commands}; "
-    + _ACLS + " --operation Read --group {commands}",
+    GroupAuthorizationFailedError: "not authorized to be a member of a group of the app ({error}); "
+    + _ACLS + " --operation Read --group {app}. --resource-pattern-type prefixed",
     InvalidTransactionTimeoutError: f"the broker allows no transactions of {TRANSACTION_TIMEOUT_MS} ms; set its "
     f"transaction.max.timeout.ms to {TRANSACTION_TIMEOUT_MS} or more",
     CoordinatorNotAvailableError: "the cluster has no coordinator of transactions: its topic __transaction_state has "
@@ -46,16 +49,16 @@ MISSING: Final[dict[type[KafkaError], str]] = {
 
 
 def explain(error: BaseException, names: TopicNames) -> str:
-    """What the error means for the schedule of an app, in one line."""
+    """What the error means for an app, in one line."""
     for kind, text in MISSING.items():
         if isinstance(error, kind):
             detail = error.args[0] if error.args else type(error).__name__
-            return text.format(app=names.app, schedule=names.schedule, commands=names.commands, error=detail)
+            return text.format(app=names.app, error=detail)
     return str(error)
 
 
-def make_producer(client: KafkaClient, names: TopicNames, settings: Settings, suffix: object) -> KafkaProducer:
-    """A producer with the transactional id ``APP.schedule.SUFFIX``."""
+def make_producer(client: KafkaClient, transactional_id: str, settings: Settings) -> KafkaProducer:
+    """A producer with this transactional id, which it does not have yet."""
     configs = producer_configs(
         settings, linger_s=0, batch_bytes=settings.batch_bytes, batch_records=PRODUCER_BATCH_RECORDS
     )
@@ -66,25 +69,42 @@ def make_producer(client: KafkaClient, names: TopicNames, settings: Settings, su
         "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
     }
     return KafkaProducer(
-        client=client, transactional_id=f"{names.schedule}.{suffix}", metrics_enabled=False, **{**configs, **times}
+        client=client, transactional_id=transactional_id, metrics_enabled=False, **{**configs, **times}
     )
 
 
-def no_transactions(producer: KafkaProducer, timeout_s: float) -> KafkaError:
-    """The error of a producer that has no transactional id after this time."""
-    trouble = transaction_trouble(producer)
-    return trouble or KafkaTimeoutError(f"no answer of a coordinator of transactions within {timeout_s:g} s")
-
-
-def check_schedule(client: KafkaClient, names: TopicNames, settings: Settings, timeout_s: float = INIT_S) -> None:
-    """See that transactions work, before a worker that is to own partitions leases anything. Blocks, driving the
-    client's loop. KafkaError with what is missing and how to grant it."""
-    producer = make_producer(client, names, settings, "check")
+async def fence(
+    client: KafkaClient, transactional_id: str, settings: Settings, timeout_s: float = INIT_S
+) -> KafkaProducer:
+    """A producer that has this transactional id: no earlier one can commit anything, and what it has left open is
+    ended. KafkaError when it has none within ``timeout_s``; a producer that waits for its id might wait for ever."""
+    producer = make_producer(client, transactional_id, settings)
+    initialized = producer.init_transactions_async()
     try:
-        initialized = producer.init_transactions_async()
-        client.loop.run_until(initialized, timeout_s)
-        error = initialized.exception if initialized.is_done else no_transactions(producer, timeout_s)
-        if error is not None:
-            raise KafkaError(f"the schedule of app {names.app} needs transactions: {explain(error, names)}") from error
-    finally:
+        if not await within(client.loop, initialized, timeout_s):
+            raise transaction_trouble(producer) or KafkaTimeoutError(
+                f"no answer of a coordinator of transactions within {timeout_s:g} s"
+            )
+        initialized.result()
+    except BaseException:
         producer.close(timeout=0)
+        raise
+    return producer
+
+
+def check_transactions(
+    client: KafkaClient, names: TopicNames, settings: Settings, needed_by: str, timeout_s: float = INIT_S
+) -> None:
+    """See that transactions work, before a worker leases anything. Blocks, driving the client's loop. KafkaError with
+    what is missing and how to grant it; ``needed_by``: what needs them."""
+    checked: Future[None] = Future()
+
+    async def check() -> None:
+        (await fence(client, f"{names.app}.check", settings, timeout_s)).close(timeout=0)
+
+    LoopTask(check(), lambda error: checked.success(None) if error is None else checked.failure(error))
+    client.loop.run_until(checked)
+    error = checked.exception
+    if isinstance(error, KafkaError):
+        raise KafkaError(f"{needed_by} of app {names.app} needs transactions: {explain(error, names)}") from error
+    checked.result()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,24 +12,27 @@ from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import BacklogCallback, DeclaredJobs, ScheduleMember, WorkerBackend
-from kafka.tasks.backends.kafka.admin import Administration, check_share_groups
+from kafka.tasks.backends.kafka.admin import Administration
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.cancelled import CancelledReader
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
+from kafka.tasks.backends.kafka.delivery_choice import DeliveryKind, choose_deliveries, fences_by_generation
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
-from kafka.tasks.backends.kafka.schedule_errors import check_schedule
 from kafka.tasks.backends.kafka.schedule_owners import ScheduleOwners
 from kafka.tasks.backends.kafka.schedule_watch import ScheduleWatch
 from kafka.tasks.backends.kafka.snapshot_publisher import KafkaSnapshotPublisher
+from kafka.tasks.backends.kafka.transactions import check_transactions
 from kafka.tasks.delivery.base import (
     DeliveryEvents,
     JobDelivery,
     sources_of,
 )
+from kafka.tasks.delivery.combined import CombinedDelivery
+from kafka.tasks.delivery.consumer_group.delivery import GroupDelivery
 from kafka.tasks.delivery.share_group.delivery import ShareDelivery
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups, with_records
-from kafka.tasks.delivery.share_group.trimmer import QueueTrimmer
+from kafka.tasks.delivery.share_group.trimmer import CommittedTrimmer, QueueTrimmer
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import (
     ExistingTopic,
@@ -60,24 +63,28 @@ def open_worker_backend(
     queues: Sequence[str],
     schedule: bool = False,
     declared: DeclaredJobs | None = None,
+    ordered: Collection[str] = (),
 ) -> tuple[WorkerBackend, KafkaClient]:
     """Connect, see to topics and groups, and look which queues are paused. Blocks, driving ``loop``. With ``schedule``
-    the worker owns partitions of the schedule.
+    the worker owns partitions of the schedule. Jobs of the queues that are ``ordered`` run in the order of their keys.
 
-    The client is handed back for its owner to close. Errors are the clients' own, and
-    :class:`kafka.errors.IncompatibleBrokerVersion` for a cluster without share groups.
+    The client is handed back for its owner to close. Errors are the clients' own, and those of
+    :func:`choose_deliveries`.
     """
     with _connected(settings, loop) as (client, administration):
-        check_share_groups(client)
-        sources = sources_of(names, queues)
+        kinds = choose_deliveries(client, administration, names, settings.delivery, queues, ordered)
+        shared = [queue for queue in queues if kinds[queue] is DeliveryKind.SHARE]
+        owned = [queue for queue in queues if kinds[queue] is DeliveryKind.GROUP]
+        sources = sources_of(names, shared)
         declared_queues = declared.queues if schedule and declared is not None else set()
         topics = _ensure_topics(administration, names, settings, shape, {*queues, *declared_queues})
         of_schedule = schedule_partitions(names, topics)
         for queue in queues:
             of_queue = [topics[plan.name] for plan in queue_plans(names, queue, shape)]
             payload_limit(of_queue, settings.max_payload_bytes, log.warning)
-        if schedule:
-            check_schedule(client, names, settings)
+        if schedule or owned:
+            needed_by = "the schedule" if schedule else f"the queue {owned[0]}"
+            check_transactions(client, names, settings, needed_by)
         groups = {
             source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
             for source in sources
@@ -96,13 +103,15 @@ def open_worker_backend(
             )
             future.add_callback(lambda offsets: found(with_records(offsets)))
 
-        committed = {names.due(queue) for queue in queues}
-        prepare_groups(administration, list(groups), lambda group: group_configs(group in committed), pause)
-        begin_groups(administration, groups, pause, loop.time)
+        committed = {names.due(queue) for queue in shared}
+        if shared:
+            prepare_groups(administration, list(groups), lambda group: group_configs(group in committed), pause)
+            begin_groups(administration, groups, pause, loop.time)
         publisher = KafkaPublisher(client, settings, clock, names.results)
         # A worker that started with a wrong clock revoked its first jobs: it compares their ``expires`` with this.
         loop.run_until(publisher.learn_time(), settings.request_timeout)
-        QueueTrimmer(client, groups).start()  # the client closes it
+        if shared:
+            QueueTrimmer(client, groups).start()  # the client closes it
         control = ControlReader(client, names.control, queues, settings.request_timeout)
         control.start()  # the same
         cancelled = CancelledReader(client, names.cancelled, cancelled_kept_s(shape), settings.request_timeout)
@@ -114,7 +123,21 @@ def open_worker_backend(
             client.run(measure_backlogs(client, names, queues, settings.request_timeout)).add_both(done)
 
         def open_delivery(events: DeliveryEvents) -> JobDelivery:
-            return ShareDelivery(client, sources, events, publisher, names, find_suspects)
+            opens: list[Callable[[DeliveryEvents], JobDelivery]] = []
+            if shared:
+                opens.append(lambda each: ShareDelivery(client, sources, each, publisher, names, find_suspects))
+            if owned:
+                opens.append(open_group_delivery)
+            return opens[0](events) if len(opens) == 1 else CombinedDelivery(events, opens)
+
+        def open_group_delivery(events: DeliveryEvents) -> JobDelivery:
+            of_groups = sources_of(names, owned, ordered)
+            delivery = GroupDelivery(
+                client, of_groups, events, publisher, names, settings, clock, fences_by_generation(client)
+            )
+            topics = dict.fromkeys(source.topic for source in of_groups)
+            CommittedTrimmer(client, topics, "settled jobs", delivery.committed).start()  # the client closes it
+            return delivery
 
         connect_error = partial(last_connect_error, client)
         member: ScheduleOwners | None = None
@@ -150,7 +173,7 @@ def open_schedule_member(
     with _connected(settings, loop) as (client, administration):
         topics = _ensure_topics(administration, names, settings, shape, declared.queues)
         commands = declared.commands(schedule_partitions(names, topics))
-        check_schedule(client, names, settings)
+        check_transactions(client, names, settings, "the schedule")
         publisher = KafkaPublisher(client, settings, clock, names.results)
         loop.run_until(publisher.learn_time(), settings.request_timeout)
         of_results = topics[names.results].partitions

@@ -169,14 +169,18 @@ class QueueTrimmer(TopicTrimmer):
         return starts
 
 
-class CommandTrimmer(TopicTrimmer):
-    """Deletes commands of the schedule that are done. ``committed``: of the partitions that this process owns now, the
-    offsets of the next commands."""
+class CommittedTrimmer(TopicTrimmer):
+    """Deletes what consumer groups are done with. ``committed``: of the partitions that this process owns now, the
+    offsets of the first records that are not done."""
 
     def __init__(
-        self, client: KafkaClient, topic: str, committed: Callable[[], Mapping[TopicPartition, int]]
+        self,
+        client: KafkaClient,
+        topics: Iterable[str],
+        what: str,
+        committed: Callable[[], Mapping[TopicPartition, int]],
     ) -> None:
-        super().__init__(client, [topic], "old commands")
+        super().__init__(client, topics, what)
         self._committed = committed
 
     def _read_starts(self, topics: Sequence[str]) -> Any:

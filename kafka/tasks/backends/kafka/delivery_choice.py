@@ -1,0 +1,109 @@
+"""Which way the jobs of a queue are delivered: by share groups where the brokers have them, else by consumer groups.
+
+What is in use stays in use: the two ways keep apart from each other how far a queue has come, so that a queue which
+changed by itself would repeat jobs that have ended. ``python -m kafka queue migrate`` changes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from enum import Enum
+from typing import Final
+
+from kafka.client import KafkaClient
+from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError, KafkaError
+from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.admin import Administration, why_no_share_groups
+from kafka.tasks.format.topics import TopicNames
+
+log = logging.getLogger(__name__)
+
+GROUP_APIS: Final = {11: "JoinGroup", 22: "InitProducerId", 28: "TxnOffsetCommit"}
+"""From 0.11 on."""
+TXN_OFFSET_COMMIT: Final = 28
+GENERATION_SINCE: Final = 3
+"""The version of TxnOffsetCommit from which on a commit says of which generation it is (KIP-447)."""
+
+
+class DeliveryKind(Enum):
+    """How jobs are delivered."""
+
+    SHARE = "share"
+    GROUP = "group"
+
+
+_NAMES: Final = {DeliveryKind.SHARE: "a share group", DeliveryKind.GROUP: "a consumer group"}
+
+
+def choose_deliveries(
+    client: KafkaClient,
+    administration: Administration,
+    names: TopicNames,
+    setting: str,
+    queues: Sequence[str],
+    ordered: Collection[str],
+) -> dict[str, DeliveryKind]:
+    """The way of each queue, which is logged. Blocks.
+
+    ``setting``: the app's setting ``delivery``. :class:`IncompatibleBrokerVersion` when the brokers have neither, or
+    not what is asked for; :class:`KafkaConfigurationError` when a queue is in use in another way.
+    """
+    ranges = client.api_ranges()
+    lacking = [name for key, name in GROUP_APIS.items() if key not in ranges]
+    if lacking:
+        raise IncompatibleBrokerVersion(
+            f"a worker needs Kafka 0.11 or later: the broker does not support {', '.join(lacking)}"
+        )
+    why_not = why_no_share_groups(ranges)
+    if setting == DeliveryKind.SHARE.value:
+        if why_not is not None:
+            raise IncompatibleBrokerVersion(f"delivery='share' needs share groups, but {why_not}")
+        for queue in queues:
+            if queue in ordered:
+                raise KafkaConfigurationError(
+                    f"queue {queue} is ordered, which needs consumer groups: remove delivery='share', or ordered=True"
+                )
+    in_use = {} if why_not is not None else find_in_use(administration, names, queues)
+    chosen: dict[str, DeliveryKind] = {}
+    for queue in queues:
+        used = in_use.get(queue)
+        if why_not is not None:
+            kind, why = DeliveryKind.GROUP, why_not
+        elif queue in ordered:
+            kind, why = DeliveryKind.GROUP, "it is ordered"
+        elif setting != "auto":
+            kind, why = DeliveryKind(setting), f"delivery={setting!r}"
+        else:
+            kind, why = DeliveryKind.SHARE if used is None else used, "the brokers have them"
+            if used is DeliveryKind.GROUP:
+                why = f"it is in use so; `python -m kafka queue migrate {names.app}.{queue} --to share` changes that"
+        if used is not None and used is not kind:
+            raise KafkaConfigurationError(
+                f"queue {queue} was read by {_NAMES[used]}, and is to be read by {_NAMES[kind]} ({why}): stop its "
+                f"workers and run python -m kafka queue migrate {names.app}.{queue} --to {kind.value}"
+            )
+        log.info("queue %s: jobs are delivered by %s (%s)", queue, _NAMES[kind], why)
+        chosen[queue] = kind
+    return chosen
+
+
+def find_in_use(
+    administration: Administration, names: TopicNames, queues: Sequence[str]
+) -> dict[str, DeliveryKind]:
+    """The way of each queue that has been read: by what its groups have committed. Of brokers with share groups."""
+    groups = {names.group(queue): queue for queue in queues}
+    offsets = administration.group_offsets(list(groups))
+    in_use = {groups[group]: DeliveryKind.GROUP for group, committed in offsets.items() if committed}
+    topics = {names.queue(queue): queue for queue in queues if queue not in in_use}
+    counts = administration.existing(list(topics))
+    places = {topic: [TopicPartition(topic, number) for number in range(count)] for topic, count in counts.items()}
+    for topic, missing in (administration.partitions_without_start(places) if places else {}).items():
+        if not isinstance(missing, KafkaError) and len(missing) < counts[topic]:
+            in_use[topics[topic]] = DeliveryKind.SHARE
+    return in_use
+
+
+def fences_by_generation(client: KafkaClient) -> bool:
+    """Whether the brokers refuse what a former member of a group commits in a transaction: from 2.5 on."""
+    return client.api_ranges().ranges[TXN_OFFSET_COMMIT][1] >= GENERATION_SINCE

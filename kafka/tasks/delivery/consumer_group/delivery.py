@@ -1,0 +1,606 @@
+"""Leases from consumer groups: one member for each queue, which owns partitions of the queue's topics.
+
+What a member is assigned it *takes over*: it reads how far the jobs have come, and what the last owner had started,
+from the group's committed offsets. An owner that is gone may have left a transaction open that would decide about them; its
+transactional id is in the metadata, and taking that over ends the transaction at once. Then records are fetched, and
+handed out as they are asked for, after their marks are committed (:mod:`.progress`).
+
+What is to go to another worker is *given up*: jobs that have not started are released, those that run have the grace
+period, and the last commit says that nothing of the partition is running. Heartbeats and commits come from the loop, so
+a partition is kept however long its jobs take.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from kafka import admin
+from kafka.admin import OffsetSpec
+from kafka.client import KafkaClient
+from kafka.consumer import ConsumerRecord, KafkaConsumer
+from kafka.errors import (
+    Cancelled,
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnstableOffsetCommitError,
+)
+from kafka.future import Future
+from kafka.log_limit import LimitedLog
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafka.tasks.backends.kafka.loop_task import LoopTask, within
+from kafka.tasks.backends.kafka.transactions import explain, fence
+from kafka.tasks.delivery.base import (
+    BrokerContact,
+    DeliveryEvents,
+    Ending,
+    FinishCallback,
+    JobLease,
+    JobSource,
+    OutgoingRecord,
+    PublishCallback,
+    Publisher,
+    SourceKind,
+)
+from kafka.tasks.delivery.consumer_group.owned_partition import OwnedPartition
+from kafka.tasks.delivery.consumer_group.settling import Settler, SettlerContext
+from kafka.tasks.errors import counted
+from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.format.offset_metadata import PartitionMarks, decode
+from kafka.tasks.format.topics import READ_COMMITTED, TopicNames
+from kafka.tasks.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SESSION_S: Final = 10.0
+"""A worker that is not heard of for so long has lost its partitions."""
+HEARTBEAT_S: Final = 0.5
+CONTACT_S: Final = SESSION_S / 3
+"""A rebalance keeps the coordinator's answer back for a while."""
+REBALANCE_S: Final = 60.0
+"""A member that is to give partitions up has so long, its grace period included."""
+LEAVE_S: Final = 10.0
+"""Leaving a group, with the last commit, takes so long at most."""
+STABLE_S: Final = 1.0
+"""An open transaction that would decide about an offset is waited for so long, before its producer is fenced."""
+UNSTABLE_S: Final = 20.0
+"""So long after that its end counts as lost."""
+REQUEST_TIMEOUT_S: Final = 10.0
+BACKOFF_S: Final = 0.2
+BACKOFF_MAX_S: Final = 5.0
+AHEAD_FROM: Final = 16
+"""Who asks for so many jobs or more has as many others marked as started meanwhile: short jobs wait for no commit."""
+SWEEP_S: Final = 5.0
+"""Leases that the worker has given up by itself are handed out again within so long."""
+LOG_S: Final = 60.0
+"""One warning of each kind is logged in so long."""
+
+GROUP_CONFIGS: Final[dict[str, Any]] = {
+    "partition_assignment_strategy": ["cooperative-sticky"],
+    "session_timeout_ms": int(SESSION_S * 1000),
+    "heartbeat_interval_ms": int(HEARTBEAT_S * 1000),
+    "max_poll_interval_ms": int(REBALANCE_S * 1000),
+    "enable_auto_commit": False,
+    "auto_offset_reset": "earliest",
+    "isolation_level": READ_COMMITTED,
+    "metrics_enabled": False,
+    "max_poll_records": 1_000,
+}
+
+_FATAL: Final = (
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    TopicAuthorizationFailedError,
+)
+"""With these a worker cannot be a member, as long as nobody changes something at the brokers."""
+
+
+class GroupDelivery:
+    """See the module and :class:`kafka.tasks.delivery.base.JobDelivery`. On the loop's thread.
+
+    ``by_generation``: the brokers fence commits of former members (Kafka 2.5 and later)."""
+
+    lock_s = SESSION_S
+    """Partitions are lost when the group has heard nothing for so long."""
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        sources: Sequence[JobSource],
+        events: DeliveryEvents,
+        publisher: Publisher,
+        names: TopicNames,
+        settings: Settings,
+        clock: BrokerTimeEstimate,
+        by_generation: bool,
+    ) -> None:
+        self.sources = tuple(sources)
+        self.client = client
+        self.names = names
+        self.settings = settings
+        self.clock = clock
+        self.events = events
+        self.limited_log = LimitedLog(log, most=1, every_s=LOG_S, clock=client.loop.time)
+        self._loop: Any = client.loop
+        self._publisher = publisher
+        self._context = SettlerContext(
+            client, names, settings, clock, events, self.limited_log, self._serve_soon
+        )
+        self._by_generation = by_generation
+        self._settlers: dict[TopicPartition | None, Settler] = {}
+        self._requested: dict[JobSource, int] = {}
+        self._turn = 0
+        self._is_due = False
+        self._is_closing = False
+        self._due_timer: Any = None
+        self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
+        queues = dict.fromkeys(source.queue for source in sources)
+        self._members = {
+            queue: Member(self, queue, [source for source in sources if source.queue == queue]) for queue in queues
+        }
+
+    # -- what the worker asks for -------------------------------------------------------------------------------------
+
+    def request(self, source: JobSource, count: int) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        self._requested[source] = count
+        if count:
+            self._serve_soon()
+
+    def drain(self, drained: Callable[[], object]) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`. Nothing is handed out that was not asked for."""
+        self._requested.clear()
+        self._loop.call_soon(drained)
+
+    def renew(self, leases: Sequence[JobLease]) -> None:
+        """Heartbeats keep the partitions."""
+
+    def accept(self, leases: Sequence[JobLease]) -> None:
+        """No job goes on by another claim."""
+
+    def publish(self, records: Sequence[OutgoingRecord], done: PublishCallback) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        self._publisher.publish(records, done)
+
+    def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        now_ms = self.clock.now_ms()
+        over: list[JobLease] = []
+        for ending in endings:
+            lease = ending.lease
+            owned = _partition(lease)
+            if lease.lost or owned.is_lost:
+                over.append(lease)
+            elif ending.stays is not None and ending.stays is ending.envelope:
+                owned.release(lease, now_ms)
+                over.append(lease)
+            else:
+                if ending.stays is None:
+                    assert owned.progress is not None
+                    owned.progress.end(lease.offset, now_ms)
+                self.settler_of(owned.place).add(owned, ending, done)
+        if over:
+            done(over)
+        self._serve_soon()
+
+    def contacts(self) -> list[BrokerContact]:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        return [
+            BrokerContact(source, self._members[source.queue].consumer.answered_at, CONTACT_S)
+            for source in self.sources
+        ]
+
+    def close(self) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        self._is_closing = True
+        self._sweep_timer.cancel()
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+        left = len(self._members)
+
+        def on_left(_: object) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                for settler in self._settlers.values():
+                    settler.close()
+                self._publisher.close()
+                self.events.left()
+
+        for member in self._members.values():
+            member.close().add_both(on_left)
+
+    # -- handing out --------------------------------------------------------------------------------------------------
+
+    def _serve_soon(self) -> None:
+        if not self._is_due and not self._is_closing:
+            self._is_due = True
+            self._loop.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Hand out what was asked for and can start; have more marked as started."""
+        self._is_due = False
+        if self._is_closing:
+            return
+        now_ms = self.clock.now_ms()
+        leases: list[JobLease] = []
+        self._turn += 1
+        for source, count in self._requested.items():
+            owned = self._members[source.queue].partitions_of(source)
+            if count <= 0 or not owned:
+                continue
+            first = self._turn % len(owned)
+            owned = owned[first:] + owned[:first]
+            left = count
+            for share in (-(-count // len(owned)), count):  # the same of each, and then from those that have more
+                for each in owned:
+                    if left:
+                        taken = each.take(source, min(share, left), now_ms)
+                        left -= len(taken)
+                        leases += taken
+            self._requested[source] = left
+            ahead = count if count >= AHEAD_FROM and not source.is_suspect else 0
+            share = -(-(left + ahead) // len(owned))
+            for each in owned:
+                if share and each.mark_started(source, share):
+                    self.settler_of(each.place).mark(each)
+        self._look_when_due(now_ms)
+        if leases:
+            self.events.leased(leases)
+
+    def _look_when_due(self, now_ms: int) -> None:
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+            self._due_timer = None
+        due = [each.next_due_ms for member in self._members.values() for each in member.progresses()]
+        earliest = min((at for at in due if at is not None), default=None)
+        if earliest is not None:
+            self._due_timer = self._loop.call_later(max(0.001, (earliest - now_ms) / 1000), self._serve_soon)
+
+    def _sweep(self) -> None:
+        """Hand out again what the worker has given up by itself, after it stood still, though the group has not
+        noticed; log where nothing can be handed out before others end."""
+        self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
+        now_ms = self.clock.now_ms()
+        for member in self._members.values():
+            for owned in member.owned():
+                for lease in owned.take_abandoned():
+                    owned.release(lease, now_ms)
+                progress = owned.progress
+                if member.skip_markers(owned):
+                    self.settler_of(owned.place).mark(owned)
+                if progress is not None and progress.is_full:
+                    self.limited_log.warning(
+                        ("full", owned.place),
+                        "%s: no more jobs are taken until the one at offset %d has ended: %d characters of offset "
+                        "metadata are used for those that have ended behind it",
+                        owned,
+                        progress.position,
+                        progress.size,
+                    )
+        self._serve_soon()
+
+    @property
+    def full_partitions(self) -> int:
+        """Partitions of which nothing more is taken until jobs end that run for long."""
+        return sum(each.is_full for member in self._members.values() for each in member.progresses())
+
+    def committed(self) -> dict[TopicPartition, int]:
+        """Where the jobs that have not ended begin, in the partitions that are owned."""
+        return {
+            each.place: each.committed
+            for member in self._members.values()
+            for each in member.owned()
+            if each.progress is not None
+        }
+
+    # -- for its members ----------------------------------------------------------------------------------------------
+
+    def settler_of(self, place: TopicPartition) -> Settler:
+        """Who settles the jobs of this partition: one for all, where commits of former members are refused; else one
+        for each partition."""
+        key = None if self._by_generation else place
+        settler = self._settlers.get(key)
+        if settler is None:
+            name = uuid.uuid4().hex if key is None else f"{place.topic}.{place.partition}"
+            settler = self._settlers[key] = Settler(self._context, f"{self.names.app}.worker.{name}")
+        return settler
+
+    async def fence_earlier_owners(self, places: Iterable[TopicPartition]) -> None:
+        """Where a transactional id belongs to a partition: have those of these. KafkaError if not."""
+        if not self._by_generation:
+            for place in places:
+                await self.settler_of(place).fence()
+
+    def on_owned(self, owned: OwnedPartition, member: Member) -> None:
+        """The partition can be handed out from."""
+        self.settler_of(owned.place).own(owned, member)
+        self._serve_soon()
+
+    def on_lost(self, lost: Sequence[OwnedPartition], reason: str) -> None:
+        """These are other workers'."""
+        leases: list[JobLease] = []
+        for owned in lost:
+            leases += owned.lose()
+            self.settler_of(owned.place).lose(owned)
+        if leases:
+            self.events.lost(leases, reason)
+
+
+class Member:
+    """A member of the group of one queue. See :class:`kafka.tasks.delivery.consumer_group.settling.GroupMember`."""
+
+    def __init__(self, delivery: GroupDelivery, queue: str, sources: Sequence[JobSource]) -> None:
+        self._delivery = delivery
+        self._queue = queue
+        self._group = delivery.names.group(queue)
+        self._loop: Any = delivery.client.loop
+        self._sources = {source.topic: source for source in sources if not source.is_suspect or not source.is_ordered}
+        self._suspects = {source.topic: source for source in sources if source.is_suspect}
+        self._owned: dict[TopicPartition, OwnedPartition] = {}
+        self._tasks: set[LoopTask] = set()
+        make: Callable[..., Any] = KafkaConsumer
+        self.consumer = make(
+            client=delivery.client,
+            group_id=self._group,
+            on_records=self._on_records,
+            on_error=self._on_error,
+            **GROUP_CONFIGS,
+        )
+        self.consumer.subscribe(sorted({source.topic for source in sources}), listener=self)
+
+    def owned(self) -> list[OwnedPartition]:
+        """Its partitions."""
+        return list(self._owned.values())
+
+    def progresses(self) -> list[Any]:
+        """How far those have come that jobs are handed out from."""
+        return [each.progress for each in self._owned.values() if each.progress is not None]
+
+    def partitions_of(self, source: JobSource) -> list[OwnedPartition]:
+        """Those with jobs of the source."""
+        return [each for each in self._owned.values() if source in (each.source, each.suspects)]
+
+    def skip_markers(self, owned: OwnedPartition) -> bool:
+        """Note that the consumer has read on over what are no records; whether the committed offset may move for it."""
+        if owned.progress is None or owned.is_returning or owned.place not in self.consumer.assignment():
+            return False
+        try:
+            position = self.consumer.position(owned.place)
+        except KafkaError:  # not known now
+            return False
+        return owned.progress.skip_to(position)
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """See :class:`kafka.tasks.delivery.consumer_group.settling.GroupMember`."""
+        metadata: ConsumerGroupMetadata = self.consumer.group_metadata()
+        return metadata
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future[None]:
+        """See :class:`kafka.tasks.delivery.consumer_group.settling.GroupMember`."""
+        future: Future[None] = self.consumer.commit_async(dict(offsets))
+        return future
+
+    def close(self) -> Future[None]:
+        """Give the partitions up, and leave the group."""
+        left: Future[None] = Future()
+
+        def leave(_: object) -> None:
+            self.consumer.close_async(autocommit=False, timeout_s=LEAVE_S).chain(left)
+
+        self.on_partitions_revoked(set(self._owned)).add_both(leave)
+        return left
+
+    # -- what the consumer says ---------------------------------------------------------------------------------------
+
+    def _on_records(self, records: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+        delivery, now_ms = self._delivery, self._delivery.clock.now_ms()
+        for place, found in records.items():
+            owned = self._owned.get(place)
+            if owned is not None and not owned.add(found, now_ms):
+                self._begin_anew(owned, found, now_ms)
+        delivery._serve_soon()
+
+    def _begin_anew(self, owned: OwnedPartition, records: list[ConsumerRecord], now_ms: int) -> None:
+        """The log has lost what was at the offsets that were done."""
+        log.warning(
+            "%s was cut off or made anew: its jobs from offset %d on are delivered again", owned, records[0].offset
+        )
+        self._delivery.on_lost([owned], "the partition was cut off or made anew")
+        fresh = self._owned[owned.place] = self._make(owned.place)
+        self._begin(fresh, records[0].offset, PartitionMarks())
+        fresh.add(records, now_ms)
+
+    def _on_error(self, error: Exception) -> None:
+        """What keeps it from being a member, or from reading."""
+        delivery = self._delivery
+        if isinstance(error, _FATAL):
+            delivery.events.failed(error)
+            return
+        text = explain(error, delivery.names)
+        delivery.limited_log.warning(
+            (type(error).__name__, self._queue), "cannot take jobs of queue %s now: %s", self._queue, text
+        )
+
+    # -- a rebalance listener -----------------------------------------------------------------------------------------
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """See ``ConsumerRebalanceListener``."""
+        fresh: list[OwnedPartition] = []
+        for place in sorted(assigned):
+            self.consumer.pause(place)
+            owned = self._owned[place] = self._make(place)
+            fresh.append(owned)
+        if fresh:
+            self._run(self._take_over(fresh))
+            log.info("owning %s of queue %s", counted(len(self._owned), "partition"), self._queue)
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Future[None]:
+        """See ``ConsumerRebalanceListener``. Done when what was held has ended, or the grace period is over, and the
+        last commit is made."""
+        given_up: Future[None] = Future()
+        owned = [each for place in revoked if (each := self._owned.get(place)) is not None]
+        self._run(self._give_up(owned, given_up))
+        return given_up
+
+    def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        """See ``ConsumerRebalanceListener``."""
+        owned = [each for place in lost if (each := self._owned.pop(place, None)) is not None]
+        self._delivery.on_lost(owned, f"group {self._group} has gone on without this worker")
+
+    # -- taking over and giving up ------------------------------------------------------------------------------------
+
+    def _make(self, place: TopicPartition) -> OwnedPartition:
+        source, suspects = self._sources.get(place.topic), self._suspects.get(place.topic)
+        if source is not None and source.kind is SourceKind.SUSPECT:
+            source = None
+        return OwnedPartition(place, source, suspects, self._set_paused)
+
+    def _set_paused(self, place: TopicPartition, is_paused: bool) -> None:
+        if place in self.consumer.assignment():
+            (self.consumer.pause if is_paused else self.consumer.resume)(place)
+
+    def _run(self, coroutine: Any) -> None:
+        def on_end(error: BaseException | None) -> None:
+            if error is not None:
+                log.error("a fault of this program", exc_info=error)
+
+        LoopTask(coroutine, on_end)
+
+    async def _take_over(self, fresh: list[OwnedPartition]) -> None:
+        delivery, failures = self._delivery, 0
+        while True:
+            fresh = [each for each in fresh if self._owned.get(each.place) is each and not each.is_returning]
+            if not fresh:
+                return
+            try:
+                places = [each.place for each in fresh]
+                await delivery.fence_earlier_owners(places)
+                committed = await self._find_committed(places)
+                missing = [place for place in places if committed[place].offset < 0]
+                starts = await self._find_starts(missing) if missing else {}
+                break
+            except Cancelled:
+                return
+            except KafkaError as error:
+                failures += 1
+                delivery.limited_log.warning(
+                    (type(error).__name__, self._queue),
+                    "cannot take over partitions of queue %s yet, trying again: %s",
+                    self._queue,
+                    explain(error, delivery.names),
+                )
+            await within(self._loop, Future(), min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
+        for owned in fresh:
+            place = owned.place
+            if self._owned.get(place) is not owned or owned.is_returning:
+                continue
+            what = committed[place]
+            if what.offset < 0:
+                offset, marks = starts[place], PartitionMarks()
+            else:
+                offset, found = what.offset, decode(what.offset, what.metadata)
+                marks = PartitionMarks() if found is None else found
+                if found is None:
+                    log.warning(
+                        "%s: the metadata of its committed offset %d is not understood; jobs behind it run again",
+                        owned,
+                        offset,
+                    )
+            self.consumer.seek(place, offset)
+            self._begin(owned, offset, marks)
+
+    def _begin(self, owned: OwnedPartition, offset: int, marks: PartitionMarks) -> None:
+        owned.begin(offset, marks)
+        self._delivery.on_owned(owned, self)
+
+    async def _find_committed(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """What is committed for these. An open transaction of an owner that is gone is ended by taking its id."""
+        try:
+            return await self._list_committed(places, STABLE_S, require_stable=True)
+        except KafkaTimeoutError as error:
+            if not isinstance(error.__cause__, UnstableOffsetCommitError):
+                raise
+        delivery = self._delivery
+        before = await self._list_committed(places, REQUEST_TIMEOUT_S, require_stable=False)
+        found = [decode(each.offset, each.metadata) for each in before.values()]
+        for writer in {marks.writer for marks in found if marks is not None and marks.writer}:
+            (await fence(delivery.client, writer, delivery.settings)).close(timeout=0)
+        try:
+            return await self._list_committed(places, UNSTABLE_S, require_stable=True)
+        except KafkaTimeoutError as error:
+            if not isinstance(error.__cause__, UnstableOffsetCommitError):
+                raise
+        delivery.limited_log.warning(
+            ("unstable", self._queue),
+            "group %s: the brokers have lost the end of a transaction; jobs that ended in it may run again",
+            self._group,
+        )
+        return await self._list_committed(places, REQUEST_TIMEOUT_S, require_stable=False)
+
+    async def _list_committed(
+        self, places: Sequence[TopicPartition], timeout_s: float, require_stable: bool
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        client = self._delivery.client
+        committed = await client.run(
+            admin.dialogues.list_group_offsets(
+                {self._group: places},
+                backoff=client.retry_backoff,
+                timeout_s=timeout_s,
+                require_stable=require_stable,
+            )
+        )
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] = committed[self._group]
+        return offsets
+
+    async def _find_starts(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        client = self._delivery.client
+        starts = await client.run(
+            admin.dialogues.list_partition_offsets(
+                dict.fromkeys(places, OffsetSpec.EARLIEST),
+                backoff=client.retry_backoff,
+                timeout_s=REQUEST_TIMEOUT_S,
+            )
+        )
+        return {place: starts[place].offset for place in places}
+
+    async def _give_up(self, owned: list[OwnedPartition], given_up: Future[None]) -> None:
+        delivery = self._delivery
+        try:
+            held = [lease for each in owned for lease in each.begin_returning()]
+            if held:
+                delivery.events.returning(held)
+            idle = [Future[None]() for _ in owned]
+            for each, future in zip(owned, idle, strict=True):
+                each.call_when_idle(partial(future.success, None))
+            give_up_at = self._loop.time() + min(delivery.settings.stop_grace, REBALANCE_S / 2)
+            for future in idle:
+                await within(self._loop, future, max(0.0, give_up_at - self._loop.time()))
+            late = [each for each in owned if each.leases]
+            for each in late:
+                delivery.events.lost(list(each.leases.values()), f"partition {each} goes to another worker")
+            for future in [delivery.settler_of(each.place).give_up(each) for each in owned]:
+                await future
+            for each in owned:
+                if self._owned.get(each.place) is each:
+                    del self._owned[each.place]
+                each.lose()
+        finally:
+            if not given_up.is_done:
+                given_up.success(None)
+
+
+def _partition(lease: JobLease) -> OwnedPartition:
+    assert lease.claim is not None
+    owned: OwnedPartition = lease.claim.token
+    return owned

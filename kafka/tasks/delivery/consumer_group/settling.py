@@ -1,0 +1,451 @@
+"""Settles jobs of owned partitions: their records, and how far the partitions have come, in one transaction.
+
+A round takes all that has ended meanwhile. It writes the records of the endings and commits the offsets with their
+metadata, all or nothing: a worker that is gone, or whose partitions are another's by now, can neither show a result nor
+make a job disappear. What a round takes while nothing has a record (marks of jobs that are about to start, jobs without
+a stored result) is a plain commit, which the group fences as well.
+
+Where the transaction can only be aborted (a rebalance, a record that is refused) another one is made of the same
+endings, without those whose partitions are lost meanwhile, and without those whose records are refused, which are tried
+again later. Finished code does not run again for that. After an error that ends the producer (another one has its
+transactional id) a new one is made.
+
+Who is fenced by what: from Kafka 2.5 on the group's generation is part of a commit (KIP-447), and one transactional id
+for a worker will do. Before that a transactional id belongs to a partition, so that its next owner fences the last one;
+a round then settles one partition.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafka.client import KafkaClient
+from kafka.errors import (
+    AbortableTransactionError,
+    Cancelled,
+    FatalTransactionError,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionAbortedError,
+    TransactionError,
+)
+from kafka.future import Future
+from kafka.log_limit import LimitedLog
+from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
+from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafka.tasks.backends.kafka.loop_task import LoopTask, within
+from kafka.tasks.backends.kafka.transactions import explain, fence
+from kafka.tasks.delivery.base import Appended, DeliveryEvents, Ending, FinishCallback, JobLease, OutgoingRecord
+from kafka.tasks.delivery.consumer_group.owned_partition import OwnedPartition, marked_job
+from kafka.tasks.delivery.consumer_group.progress import Settlement
+from kafka.tasks.delivery.finishing import RETRY_S, UnwrittenEnding, next_ending, remedy
+from kafka.tasks.format.job_id import BrokerTimeEstimate
+from kafka.tasks.format.offset_metadata import MarkedJob
+from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.settings import Settings
+
+log = logging.getLogger(__name__)
+
+ROUND_ENDINGS: Final = 1_000
+ROUND_BYTES: Final = 4 * 1024 * 1024
+"""Endings of one round, and of their records, about."""
+LINGER_S: Final = 0.005
+"""Between transactions: each costs as much as some fifty jobs, and what ends meanwhile shares the next one."""
+BACKOFF_S: Final = 0.05
+BACKOFF_MAX_S: Final = 5.0
+CLOSE_S: Final = 5.0
+"""So long at most the last rounds of a partition are waited for when it is given up."""
+
+
+class GroupMember(Protocol):
+    """A member of a queue's group, as offsets are committed by it."""
+
+    def metadata(self) -> ConsumerGroupMetadata:
+        """As whom offsets are committed. KafkaError when it is none any more."""
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future[None]:
+        """Commit without a transaction."""
+
+
+class SettlerContext(NamedTuple):
+    """What the settlers of a worker share. ``now_ms``: the broker's time; ``on_settled``: there may be more to hand
+    out; ``limited_log``: one line of each kind a minute."""
+
+    client: KafkaClient
+    names: TopicNames
+    settings: Settings
+    clock: BrokerTimeEstimate
+    events: DeliveryEvents
+    limited_log: LimitedLog
+    on_settled: Callable[[], object]
+
+
+class _Unsettled:
+    """An ending that is not settled. ``records``: all that are to be written with it."""
+
+    __slots__ = ("done", "ending", "is_shortened", "partition", "records")
+
+    def __init__(self, ending: Ending, partition: OwnedPartition, done: FinishCallback) -> None:
+        self.ending = ending
+        self.partition = partition
+        self.done = done
+        self.records: list[OutgoingRecord] = [*ending.records, *ending.after]
+        self.is_shortened = ending.is_shortened
+
+
+class Settler:
+    """See the module. On the client's loop; never blocks."""
+
+    def __init__(self, context: SettlerContext, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self._context = context
+        self._loop: Any = context.client.loop
+        self._endings: deque[_Unsettled] = deque()
+        self._to_retry: list[_Unsettled] = []
+        self._retry_failures = 0
+        self._retry_timer: Any = None
+        self._changed: dict[OwnedPartition, GroupMember] = {}  # with marks, or other things, to commit
+        self._given_up: dict[OwnedPartition, Future[None]] = {}
+        self._producer: KafkaProducer | None = None
+        self._linger_until = 0.0
+        self._is_closed = False
+        self._members: dict[OwnedPartition, GroupMember] = {}
+        self._wake: Future[None] | None = None
+        self._task = LoopTask(self._run(), self._on_end)
+
+    # -- what there is to settle --------------------------------------------------------------------------------------
+
+    def own(self, partition: OwnedPartition, member: GroupMember) -> None:
+        """The partition is this worker's."""
+        self._members[partition] = member
+
+    def add(self, partition: OwnedPartition, ending: Ending, done: FinishCallback) -> None:
+        """Settle an ending; ``done`` is called with its lease then, or when the partition is lost."""
+        self._endings.append(_Unsettled(ending, partition, done))
+        self._notify()
+
+    def mark(self, partition: OwnedPartition) -> None:
+        """Its marks are to be committed."""
+        if partition in self._members:
+            self._changed[partition] = self._members[partition]
+            self._notify()
+
+    def give_up(self, partition: OwnedPartition) -> Future[None]:
+        """Settle the last of the partition, and that nobody has started any job of it; done when it is committed or
+        the partition is lost, and after CLOSE_S."""
+        future: Future[None] = self._given_up.setdefault(partition, Future())
+        if partition.progress is None or partition not in self._members:
+            self._let_go(partition)
+        else:
+            self._loop.call_later(CLOSE_S, self._let_go, partition)
+            self._changed[partition] = self._members[partition]
+            self.retry()
+        return future
+
+    def lose(self, partition: OwnedPartition) -> None:
+        """The partition is another worker's: nothing of it can be committed."""
+        self._let_go(partition)
+        self._notify()
+
+    def close(self) -> None:
+        """All partitions are given up or lost."""
+        self._is_closed = True
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        self._task.cancel()
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close_async()
+
+    async def fence(self) -> None:
+        """Have the transactional id: from then on no earlier owner of it commits anything. KafkaError if not."""
+        self._drop_producer()
+        self._producer = await fence(self._context.client, self.transactional_id, self._context.settings)
+
+    def _let_go(self, partition: OwnedPartition) -> None:
+        self._changed.pop(partition, None)
+        self._members.pop(partition, None)
+        future = self._given_up.pop(partition, None)
+        if future is not None and not future.is_done:
+            future.success(None)
+
+    def _notify(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.is_done:
+            wake.success(None)
+
+    # -- rounds -------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._is_closed:
+            if not self._endings and not self._changed:
+                self._wake = Future()
+                await self._wake
+            linger_s: float = self._linger_until - self._loop.time()
+            if linger_s > 0 and self._endings and len(self._endings) < ROUND_ENDINGS:
+                await within(self._loop, Future(), linger_s)
+            await self._round()
+
+    async def _round(self) -> None:
+        batch, failures = self._take_batch(), 0
+        while not self._is_closed:
+            batch = self._without_lost(batch)
+            changed, self._changed = self._changed, {}
+            if not batch and not changed:
+                return
+            try:
+                if any(each.records for each in batch):
+                    await self._settle_in_transaction(batch, changed)
+                    self._linger_until = self._loop.time() + LINGER_S
+                else:
+                    await self._settle_plainly(batch, changed)
+                return
+            except Cancelled:
+                raise
+            except KafkaError as error:
+                failures += 1
+                self._changed.update((each, of) for each, of in changed.items() if each in self._members)
+                if isinstance(error, FatalTransactionError):
+                    self._drop_producer()
+                self._log_failure(error, failures)
+            await within(self._loop, Future(), min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
+
+    def _take_batch(self) -> list[_Unsettled]:
+        batch: list[_Unsettled] = []
+        bytes_left = ROUND_BYTES
+        while self._endings and len(batch) < ROUND_ENDINGS and bytes_left > 0:
+            each = self._endings.popleft()
+            bytes_left -= sum(len(record.value or b"") for record in each.records)
+            batch.append(each)
+        return batch
+
+    def _without_lost(self, batch: list[_Unsettled]) -> list[_Unsettled]:
+        kept = [each for each in batch if not each.ending.lease.lost and each.partition in self._members]
+        if len(kept) < len(batch):
+            _call_done([each for each in batch if each.ending.lease.lost or each.partition not in self._members])
+        return kept
+
+    def _settlements(
+        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, GroupMember]
+    ) -> dict[OwnedPartition, Settlement]:
+        completed: dict[OwnedPartition, list[int]] = {partition: [] for partition in changed}
+        held: dict[OwnedPartition, dict[int, MarkedJob]] = {}
+        for each in batch:
+            ending = each.ending
+            offsets = completed.setdefault(each.partition, [])
+            if ending.stays is None:
+                offsets.append(ending.lease.offset)
+            else:
+                held.setdefault(each.partition, {})[ending.lease.offset] = marked_job(ending.stays)
+        settlements: dict[OwnedPartition, Settlement] = {}
+        for partition, offsets in completed.items():
+            if partition in self._members:
+                assert partition.progress is not None
+                # Given up with this round, unless more of it has ended than the round takes.
+                is_last = partition in self._given_up and not any(each.partition is partition for each in self._endings)
+                writer = "" if is_last else self.transactional_id
+                settlements[partition] = partition.progress.settle(offsets, held.get(partition, {}), writer)
+        return settlements
+
+    def _by_member(
+        self, settlements: Mapping[OwnedPartition, Settlement]
+    ) -> dict[GroupMember, dict[TopicPartition, OffsetAndMetadata]]:
+        found: dict[GroupMember, dict[TopicPartition, OffsetAndMetadata]] = {}
+        for partition, settlement in settlements.items():
+            offsets = found.setdefault(self._members[partition], {})
+            offsets[partition.place] = OffsetAndMetadata(settlement.offset, settlement.metadata, -1)
+        return found
+
+    async def _settle_plainly(
+        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, GroupMember]
+    ) -> None:
+        settlements = self._settlements(batch, changed)
+        for member, offsets in self._by_member(settlements).items():
+            await member.commit(offsets)
+        self._settled(batch, settlements)
+
+    async def _settle_in_transaction(
+        self, batch: list[_Unsettled], changed: Mapping[OwnedPartition, GroupMember]
+    ) -> None:
+        """One transaction, or an error. When only some of the batch could be written it is left for the next round."""
+        producer = await self._open_producer()
+        try:
+            producer.begin_transaction()
+            failed = await self._write(producer, batch)
+            if not failed:
+                settlements = self._settlements(batch, changed)
+                for member, offsets in self._by_member(settlements).items():
+                    await producer.send_offsets_to_transaction_async(offsets, member.metadata())
+                await producer.commit_transaction_async()
+                self._retry_failures = 0
+                self._settled(batch, settlements)
+                return
+        except FatalTransactionError:
+            raise
+        except KafkaError:
+            await producer.abort_transaction_async()
+            raise
+        await producer.abort_transaction_async()
+        self._endings.extendleft(each for each in reversed(batch) if each not in failed)
+        self._changed.update((each, of) for each, of in changed.items() if each in self._members)
+
+    async def _open_producer(self) -> KafkaProducer:
+        if self._producer is None:
+            await self.fence()
+        assert self._producer is not None
+        return self._producer
+
+    def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.close(timeout=0)
+
+    # -- records ------------------------------------------------------------------------------------------------------
+
+    async def _write(self, producer: KafkaProducer, batch: Sequence[_Unsettled]) -> set[_Unsettled]:
+        """Write all records of the batch. What its answers ask for besides is written, too; returns the endings whose
+        records are refused for good, which is logged. An error when the transaction cannot go on for another reason."""
+        clock, failed = self._context.clock, set[_Unsettled]()
+        to_write = [(each, list(each.records)) for each in batch if each.records]
+        is_replaced = False
+        while to_write:
+            sent_ms = clock.local_ms()
+            sent = [(each, record, _send(producer, record)) for each, records in to_write for record in records]
+            futures = [future for _, _, future in sent if isinstance(future, FutureRecordMetadata)]
+            if futures:
+                all_done: Future[None] = Future()
+                when_all_done(futures, lambda all_done=all_done: all_done.success(None))  # type: ignore[misc]
+                await all_done
+            more: dict[_Unsettled, list[OutgoingRecord]] = {}
+            trouble: BaseException | None = None
+            appended_ms = -1
+            for each, record, future in sent:
+                answer = future.appended if isinstance(future, FutureRecordMetadata) else future
+                if isinstance(answer, BaseException):
+                    error = _cause(answer)
+                    if isinstance(error, (TransactionError, TransactionAbortedError, Cancelled, KafkaTimeoutError)):
+                        trouble = trouble or error
+                        continue
+                    answer = error
+                else:
+                    appended_ms, answer = answer[0], Appended(*answer)
+                step = self._next(each, record, answer)
+                if isinstance(answer, BaseException):
+                    is_replaced = True
+                    if isinstance(step, UnwrittenEnding):
+                        failed.add(each)
+                        self._retry_later(each, step)
+                    elif step is not None:
+                        _replace(each, record, step)
+                elif isinstance(step, Ending):
+                    each.is_shortened = step.is_shortened
+                    each.records += step.records
+                    more.setdefault(each, []).extend(step.records)
+            if appended_ms >= 0:
+                clock.observe(sent_ms, clock.local_ms(), appended_ms)
+            if is_replaced:
+                if not failed:
+                    raise AbortableTransactionError("a record is replaced")
+                return failed
+            if trouble is not None:
+                raise trouble
+            to_write = list(more.items())
+        return failed
+
+    def _next(
+        self, each: _Unsettled, record: OutgoingRecord, answer: Appended | BaseException
+    ) -> Ending | UnwrittenEnding | None:
+        ending = each.ending
+        one = Ending(ending.lease, ending.envelope, [record], each.is_shortened)
+        return next_ending(one, [answer], self._context.names, self._context.events.replace_result)
+
+    def _retry_later(self, each: _Unsettled, step: UnwrittenEnding) -> None:
+        error, lease = step.error, each.ending.lease
+        self._context.limited_log.write(
+            logging.ERROR,
+            (type(error), step.record.topic),
+            "could not write the records of job %s, its partition is kept until they are written: %s; %s",
+            lease.origin,
+            error,
+            remedy(step.record, error),
+        )
+        self._to_retry.append(each)
+        if self._retry_timer is None:
+            self._retry_failures += 1
+            delay = RETRY_S[min(self._retry_failures, len(RETRY_S)) - 1]
+            self._retry_timer = self._loop.call_later(delay, self.retry)
+
+    def retry(self) -> None:
+        """Write again what was refused before."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry_timer = None
+        self._endings.extend(self._to_retry)
+        self._to_retry.clear()
+        self._notify()
+
+    # -- what is settled ----------------------------------------------------------------------------------------------
+
+    def _settled(
+        self, batch: Sequence[_Unsettled], settlements: Mapping[OwnedPartition, Settlement]
+    ) -> None:
+        now_ms = self._context.clock.now_ms()
+        endings: dict[OwnedPartition, list[Ending]] = {partition: [] for partition in settlements}
+        for each in batch:
+            if each.partition in endings:
+                endings[each.partition].append(each.ending)
+        for partition, settlement in settlements.items():
+            partition.settled(settlement, endings[partition], now_ms)
+            if settlement.is_last:
+                self._let_go(partition)
+            elif partition in self._given_up:
+                self._changed[partition] = self._members[partition]
+        _call_done(batch)
+        self._context.on_settled()
+
+    def _log_failure(self, error: KafkaError, failures: int) -> None:
+        if failures > 1 or not isinstance(error, AbortableTransactionError):
+            text = explain(error, self._context.names)
+            self._context.limited_log.warning(
+                type(error).__name__, "jobs that have ended are not settled yet, trying again: %s", text
+            )
+
+    def _on_end(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._context.events.failed(
+                error if isinstance(error, KafkaError) else KafkaError(f"a fault of this program: {error!r}")
+            )
+
+
+def _send(producer: KafkaProducer, record: OutgoingRecord) -> FutureRecordMetadata | KafkaError:
+    try:
+        return producer.send(record.topic, record.value, record.key, record.headers, record.partition)
+    except KafkaError as error:
+        return error
+
+
+def _cause(error: BaseException) -> BaseException:
+    """The error behind one that says that a transaction must end for it."""
+    cause = error.__cause__
+    return cause if isinstance(error, TransactionError) and isinstance(cause, KafkaError) else error
+
+
+def _replace(each: _Unsettled, record: OutgoingRecord, step: Ending) -> None:
+    """Write other records instead of one that its topic does not take: all others when it was a result."""
+    if step.stays is not None or step.is_last or step.is_dead:
+        each.ending, each.records = step, list(step.records)
+    else:
+        at = each.records.index(record)
+        each.records[at : at + 1] = step.records
+    each.is_shortened = step.is_shortened
+
+
+def _call_done(batch: Sequence[_Unsettled]) -> None:
+    by_callback: dict[FinishCallback, list[JobLease]] = {}
+    for each in batch:
+        by_callback.setdefault(each.done, []).append(each.ending.lease)
+    for done, leases in by_callback.items():
+        done(leases)
