@@ -153,7 +153,7 @@ SETTINGS: dict[str, QueueSetting] = {
     "partitions": QueueSetting(8, _integer(1, 65_536), "", "partitions of topics that the app creates"),
     "replication_factor": QueueSetting(None, optional(_integer(1, 32_767)), "", "of these; None: the broker's default"),
     "min_insync_replicas": QueueSetting(
-        None, optional(_integer(1, 32_767)), "", "of these; None: the broker's default"
+        None, optional(_integer(1, 32_767)), "", "of these, at most replication_factor; None: the broker's default"
     ),
     "create_topics": QueueSetting(True, flag, "", "create missing topics on first use; else they are checked"),
     "max_payload_bytes": QueueSetting(
@@ -301,6 +301,7 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
             else:
                 raise KafkaConfigurationError(f"an app has no setting {name!r}{did_you_mean(name, SETTINGS)}")
         check_limits(values["soft_timeout"], values["timeout"])
+        check_replicas(values["replication_factor"], values["min_insync_replicas"])
     except IllegalArgumentError as error:
         raise KafkaConfigurationError(error.args[0]) from None
     if values["serializer"] not in values["accept_content"]:
@@ -316,6 +317,15 @@ def check_limits(soft: float | None, hard: float | None) -> None:
     """A soft limit is below the hard one; :class:`IllegalArgumentError` else."""
     if soft is not None and hard is not None and soft >= hard:
         raise IllegalArgumentError(f"soft_timeout ({soft:g} s) must be below timeout ({hard:g} s)")
+
+
+def check_replicas(replication_factor: int | None, min_insync_replicas: int | None) -> None:
+    """No topic needs more replicas in sync than it has; :class:`IllegalArgumentError` else. Kafka takes it, and counts
+    fewer replicas as enough."""
+    if replication_factor is not None and min_insync_replicas is not None and min_insync_replicas > replication_factor:
+        raise IllegalArgumentError(
+            f"min_insync_replicas ({min_insync_replicas}) must be at most replication_factor ({replication_factor})"
+        )
 
 
 def _with_absolute_directory(servers: str) -> str:

@@ -78,6 +78,7 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
         {"retry": 3},
         {"retry": 3},
         {"timeout": 5, "soft_timeout": 5},
+        {"replication_factor": 1, "min_insync_replicas": 2},
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(given: dict[str, Any]) -> None:

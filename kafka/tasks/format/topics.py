@@ -24,12 +24,13 @@ reader of results looks up by it. A new topic of an app is one more function her
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from kafka.errors import IllegalArgumentError, KafkaConfigurationError
+from kafka.errors import IllegalArgumentError, InvalidReplicationFactorError, KafkaConfigurationError
+from kafka.tasks.errors import counted
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _OWN = frozenset({"cancelled", "results", "commands", "control", "schedule", "workers"})
@@ -37,6 +38,9 @@ DEAD_SUFFIX = ".dead"
 """Of the topic of a queue's dead jobs."""
 
 _SUFFIXES = frozenset({"due", "suspect", "dead", "late"})
+
+DEFAULT_REPLICATION: Final = -1
+"""As a replication factor: the broker's ``default.replication.factor``."""
 
 
 def check_name(kind: str, name: str) -> str:
@@ -111,11 +115,11 @@ class TopicNames:
 
 @dataclass(frozen=True)
 class TopicPlan:
-    """A planned topic. ``replication_factor`` -1: the broker's default."""
+    """A planned topic."""
 
     name: str
     partitions: int
-    replication_factor: int = -1
+    replication_factor: int = DEFAULT_REPLICATION
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -124,7 +128,7 @@ class TopicDefaults:
     """An app's settings for its topics; times in seconds, sizes in bytes."""
 
     partitions: int = 8
-    replication_factor: int = -1
+    replication_factor: int = DEFAULT_REPLICATION
     min_insync_replicas: int | None = None
     result_ttl_s: float = 86_400.0
     dead_ttl_s: float = 2_592_000.0
@@ -262,27 +266,43 @@ def _ms(seconds: float) -> str:
 # -- how they come to be -----------------------------------------------------------------------------------------------
 
 
+class TopicSize(NamedTuple):
+    """``replicas``: of each partition, of the one with the fewest if they differ; -1: not known."""
+
+    partitions: int
+    replicas: int = -1
+
+
 class TopicAdmin(Protocol):
     """The interface of the administration client."""
 
-    def existing(self, names: Iterable[str]) -> Mapping[str, int]:
-        """Of ``names``, those that exist, with their number of partitions."""
+    def existing(self, names: Iterable[str]) -> Mapping[str, TopicSize]:
+        """Of ``names``, those that exist."""
 
     def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """The effective configs of topics, by name."""
 
-    def create(self, plans: Sequence[TopicPlan]) -> Collection[str]:
-        """Create topics; returns the names of those that another client has created just before. All are usable
-        then."""
+    def create(self, plans: Sequence[TopicPlan]) -> Mapping[str, TopicSize]:
+        """Create topics; returns those that this call has created. Another client has created the others just before.
+        All are usable then. Raises the first error, :class:`InvalidReplicationFactorError` among them."""
+
+    def default_replicas(self, plan: TopicPlan) -> int:
+        """The replicas that the brokers would give each partition of this topic, which does not exist and leaves that
+        to them; -1: not known. Raises as :meth:`create` does."""
+
+    def broker_count(self) -> int:
+        """The brokers of the cluster; 0: not known."""
 
 
 @dataclass(frozen=True)
 class ExistingTopic:
-    """Properties of an existing topic."""
+    """Properties of an existing topic. ``replicas``: as of :class:`TopicSize`."""
 
     name: str
     partitions: int
     max_message_bytes: int
+    replicas: int = -1
+    min_insync_replicas: int = 1
 
 
 def ensure_topics(
@@ -299,12 +319,55 @@ def ensure_topics(
     if missing and not create:
         raise missing_topic_error(missing[0])
     if missing:
-        of_others = admin.create(missing)
-        existing.update({plan.name: plan.partitions for plan in missing})
-        if of_others:
-            existing.update(admin.existing(of_others))
+        created = _create(admin, missing)
+        existing.update({plan.name: created.get(plan.name, TopicSize(plan.partitions)) for plan in missing})
+        if len(created) < len(missing):
+            existing.update(admin.existing([plan.name for plan in missing if plan.name not in created]))
     configs = admin.configs(existing)
-    return {name: _check(by_name[name], partitions, configs[name], warn) for name, partitions in existing.items()}
+    return {name: _check(by_name[name], size, configs[name], warn) for name, size in existing.items()}
+
+
+def _create(admin: TopicAdmin, plans: Sequence[TopicPlan]) -> Mapping[str, TopicSize]:
+    """Create topics. A replication factor that the cluster does not have, or one below the app's min_insync_replicas
+    (an app's plans have the same), is a :class:`KafkaConfigurationError`, and no topic is created."""
+    factor, least = plans[0].replication_factor, int(plans[0].configs.get("min.insync.replicas", 1))
+    try:
+        if factor == DEFAULT_REPLICATION and least > 1:
+            # Kafka takes such a topic, and counts the replicas that there are as enough.
+            replicas = admin.default_replicas(plans[0])
+            if 0 < replicas < least:
+                raise KafkaConfigurationError(
+                    f"min_insync_replicas={least} needs at least as many replicas, and topics get {replicas} by "
+                    "default.replication.factor of the brokers; set replication_factor in the app's settings"
+                )
+        return admin.create(plans)
+    except InvalidReplicationFactorError as error:
+        count = admin.broker_count()
+        wanted = "default.replication.factor of the brokers" if factor == DEFAULT_REPLICATION else f"{factor} replicas"
+        raise KafkaConfigurationError(
+            f"cannot create topics with {wanted}: the cluster has {counted(count, 'broker')}; set replication_factor "
+            f"in the app's settings to at most {count} ({error.args[0] if error.args else error})"
+        ) from error
+
+
+class WeakTopics(NamedTuple):
+    """Names of topics that could be safer on their cluster: those with one replica, and those that acknowledge a job
+    which one of several replicas has."""
+
+    with_one_replica: list[str]
+    with_one_in_sync: list[str]
+
+
+def weak_topics(topics: Iterable[ExistingTopic], broker_count: int) -> WeakTopics:
+    """Nothing is said of ``min.insync.replicas`` of topics with two replicas: 2 would stop all jobs with either
+    broker."""
+    found = WeakTopics([], [])
+    for topic in topics if broker_count > 1 else ():
+        if topic.replicas == 1:
+            found.with_one_replica.append(topic.name)
+        elif topic.replicas > 2 and topic.min_insync_replicas == 1:
+            found.with_one_in_sync.append(topic.name)
+    return found
 
 
 def schedule_partitions(names: TopicNames, topics: Mapping[str, ExistingTopic]) -> int:
@@ -320,20 +383,6 @@ def schedule_partitions(names: TopicNames, topics: Mapping[str, ExistingTopic]) 
     return commands
 
 
-def ensure_schedule(
-    admin: TopicAdmin,
-    names: TopicNames,
-    shape: TopicDefaults,
-    *,
-    create: bool,
-    warn: Callable[[str], Any] = lambda _: None,
-) -> int:
-    """:func:`ensure_topics` of the schedule; returns the number of their partitions.
-    :class:`KafkaConfigurationError` when the two have different numbers."""
-    topics = ensure_topics(admin, schedule_plans(names, shape), create=create, warn=warn)
-    return schedule_partitions(names, topics)
-
-
 def missing_topic_error(plan: TopicPlan) -> KafkaConfigurationError:
     """The error of a topic that does not exist and may not be created: it says how to create it."""
     configs = " ".join(f"--config {name}={value}" for name, value in sorted(plan.configs.items()))
@@ -343,7 +392,7 @@ def missing_topic_error(plan: TopicPlan) -> KafkaConfigurationError:
     )
 
 
-def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: Callable[[str], Any]) -> ExistingTopic:
+def _check(plan: TopicPlan, size: TopicSize, configs: Mapping[str, str], warn: Callable[[str], Any]) -> ExistingTopic:
     """What a topic is like. :class:`KafkaConfigurationError` where jobs or results could be lost by a config, a warning
     where it costs something."""
 
@@ -375,7 +424,8 @@ def _check(plan: TopicPlan, partitions: int, configs: Mapping[str, str], warn: C
             f"partition; set it to {plan.configs['segment.bytes']}"
         )
     limit = configs.get("max.message.bytes", plan.configs["max.message.bytes"])
-    return ExistingTopic(plan.name, partitions, int(limit))
+    least = int(configs.get("min.insync.replicas", 1))
+    return ExistingTopic(plan.name, size.partitions, int(limit), size.replicas, least)
 
 
 def payload_limit(

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -47,8 +47,14 @@ from kafka.structs import TopicPartition
 from kafka.tasks import App, JobsNotSent, JobState, JobTimeout, PayloadTooLarge
 from kafka.tasks import waiting as waiting_module
 from kafka.tasks.backends.kafka import KafkaBackend
+from kafka.tasks.backends.kafka import admin as admin_module
 from kafka.tasks.backends.kafka import backend as backend_module
-from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing, check_share_groups
+from kafka.tasks.backends.kafka.admin import (
+    Administration,
+    check_enqueueing,
+    check_share_groups,
+    ensure_app_topics,
+)
 from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
 from kafka.tasks.backends.kafka.enqueue_tally import EnqueueTally
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
@@ -69,7 +75,7 @@ from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
 from kafka.tasks.format.envelope import MALFORMED
 from kafka.tasks.format.job_id import BrokerTimeEstimate, make_id
 from kafka.tasks.format.records import MOST_HEADERS, StateRecord, encode
-from kafka.tasks.format.topics import TopicNames, TopicPlan, ensure_topics, group_configs
+from kafka.tasks.format.topics import TopicDefaults, TopicNames, TopicPlan, TopicSize, group_configs, queue_plans
 from kafka.tasks.results import tails
 from kafka.tasks.results.log_reader import MOST_PARSED, MOST_PARSED_BYTES, StateDecoder
 from kafka.tasks.results.view import MOST_VIEW_BYTES
@@ -400,8 +406,9 @@ def test_a_place_is_written_by_one_request_though_its_answer_is_lost(broker: Emb
     administration = Administration(client, wait, settings.request_timeout)
     group = f"once-{fault}"
     place = TopicPartition(group, 0)
-    assert administration.create([TopicPlan(group, 1)]) == set()
-    assert administration.create([TopicPlan(group, 1), TopicPlan(f"{group}-new", 1)]) == {group}
+    assert administration.create([TopicPlan(group, 1)]) == {group: TopicSize(1, replicas=1)}
+    both = [TopicPlan(group, 1), TopicPlan(f"{group}-new", 2)]
+    assert administration.create(both) == {f"{group}-new": TopicSize(2, replicas=1)}, "the other one is there"
     with pytest.raises(InvalidReplicationFactorError, match=f"creating topic {group}-r: "):
         administration.create([TopicPlan(f"{group}-r", 1, replication_factor=3)])
     with getattr(broker.faults, fault)("AlterShareGroupOffsets", when="after") as lost, pytest.raises(KafkaError):
@@ -1063,9 +1070,9 @@ def test_closing_waits_for_a_connection_that_is_being_made(
     def ensure_later(*args: Any, **options: Any) -> Any:
         begun.set()
         assert may_go_on.wait(SOON_S)
-        return ensure_topics(*args, **options)
+        return ensure_app_topics(*args, **options)
 
-    monkeypatch.setattr(backend_module, "ensure_topics", ensure_later)
+    monkeypatch.setattr(backend_module, "ensure_app_topics", ensure_later)
     monkeypatch.setattr(backend_module, "CLOSE_CONNECTING_S", SOON_S)
     elsewhere = App(app.name, bootstrap_servers=broker.bootstrap, partitions=2)
     backend = elsewhere.backend()
@@ -1253,3 +1260,38 @@ def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(
         assert found is not None
         assert (found.state, found.attempt) == (JobState.STARTED, 3)
         assert 0 < sum(": malformed state record" in record.getMessage() for record in caplog.records) < 30
+
+
+# -- several brokers ---------------------------------------------------------------------------------------------------
+
+
+class ReplicatedAdmin:
+    """A cluster of three brokers where all topics have so many replicas."""
+
+    def __init__(self, replicas: int) -> None:
+        self._replicas = replicas
+
+    def broker_count(self) -> int:
+        return 3
+
+    def existing(self, names: Iterable[str]) -> dict[str, TopicSize]:
+        return {name: TopicSize(8, self._replicas) for name in names}
+
+    def configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {name: {"min.insync.replicas": "1"} for name in names}
+
+
+@pytest.mark.parametrize(("replicas", "words"), [(1, "one replica on a cluster of 3 brokers"), (3, "min.insync.repl")])
+def test_topics_that_could_be_safer_are_one_warning_for_each_app(
+    replicas: int, words: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_module, "_logged_warnings", set())
+    admin: Any = ReplicatedAdmin(replicas)
+    for app in ("a", "b", "a"):
+        for queue in ("mail", "default"):
+            plans = queue_plans(TopicNames(app), queue, TopicDefaults())
+            ensure_app_topics(admin, app, plans, create=False)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2 and all(words in line for line in lines)
+    assert lines[0].startswith("app a has topics ") and "(a.mail, a.mail.due, a.mail.suspect and 1 more)" in lines[0]
+    assert lines[1].startswith("app b has topics ")

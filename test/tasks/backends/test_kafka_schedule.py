@@ -18,6 +18,7 @@ from kafka.tasks import App, CancelResult, JobHandle, JobRevoked, JobState, JobT
 from kafka.tasks.backends.kafka import KafkaBackend
 from kafka.tasks.format.commands import PUT, RESCHEDULE, partition_of_job
 from kafka.tasks.format.job_id import time_of
+from kafka.tasks.format.topics import TopicSize
 from kafka.testing import EmbeddedBroker, running_worker
 from test.support.waiting import until
 from test.tasks.fake_owner import FakeOwner
@@ -76,7 +77,7 @@ def test_enqueueing_for_later_makes_the_topics_of_the_queue_and_of_the_schedule(
     assert isinstance(backend, KafkaBackend)
     names = [app.names.commands, app.names.schedule, app.names.due("default")]
     found = backend._connected().administration.existing(names)
-    assert found == dict.fromkeys(names, PARTITIONS)
+    assert found == dict.fromkeys(names, TopicSize(PARTITIONS, replicas=1))
     assert backend.has_schedule
 
 

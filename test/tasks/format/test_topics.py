@@ -7,21 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from kafka.errors import IllegalArgumentError, KafkaConfigurationError
+from kafka.errors import IllegalArgumentError, InvalidReplicationFactorError, KafkaConfigurationError
 from kafka.tasks.format.topics import (
     ExistingTopic,
     TopicDefaults,
     TopicNames,
     TopicPlan,
+    TopicSize,
     check_name,
     check_queue,
-    ensure_schedule,
     ensure_topics,
     group_configs,
     payload_limit,
     queue_plans,
     results_plans,
     schedule_partitions,
+    schedule_plans,
+    weak_topics,
 )
 
 NAMES = TopicNames("shop")
@@ -30,28 +32,47 @@ NAMES = TopicNames("shop")
 class Admin:
     """A cluster of topics in a dictionary; ``racing``: names that somebody else creates first."""
 
-    def __init__(self, **topics: TopicPlan) -> None:
+    def __init__(self, brokers: int = 1, default_replication: int = 1, **topics: TopicPlan) -> None:
         self.topics: dict[str, TopicPlan] = {plan.name: plan for plan in topics.values()}
         self.racing: set[str] = set()
         self.created: list[str] = []
         self.asked = 0
+        self._brokers = brokers
+        self._default_replication = default_replication
 
-    def existing(self, names: Iterable[str]) -> Mapping[str, int]:
-        return {name: self.topics[name].partitions for name in names if name in self.topics}
+    def _size(self, plan: TopicPlan) -> TopicSize:
+        return TopicSize(plan.partitions, self._replicas(plan))
+
+    def _replicas(self, plan: TopicPlan) -> int:
+        replicas = plan.replication_factor if plan.replication_factor > 0 else self._default_replication
+        if replicas > self._brokers:
+            raise InvalidReplicationFactorError(f"creating topic {plan.name}: only {self._brokers} are registered")
+        return replicas
+
+    def default_replicas(self, plan: TopicPlan) -> int:
+        self.asked += 1
+        return self._replicas(plan)
+
+    def broker_count(self) -> int:
+        return self._brokers
+
+    def existing(self, names: Iterable[str]) -> Mapping[str, TopicSize]:
+        return {name: self._size(self.topics[name]) for name in names if name in self.topics}
 
     def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         self.asked += 1
         return {name: self.topics[name].configs for name in names}
 
-    def create(self, plans: Sequence[TopicPlan]) -> set[str]:
+    def create(self, plans: Sequence[TopicPlan]) -> Mapping[str, TopicSize]:
         self.asked += 1
+        sizes = {plan.name: self._size(plan) for plan in plans}
         for plan in plans:
             if plan.name not in self.racing:
                 self.topics[plan.name] = plan
                 self.created.append(plan.name)
             else:
                 self.topics[plan.name] = dataclasses.replace(plan, partitions=5)
-        return self.racing.intersection(plan.name for plan in plans)
+        return {name: size for name, size in sizes.items() if name not in self.racing}
 
 
 def test_a_queue_has_four_topics_and_the_results_two() -> None:
@@ -193,7 +214,7 @@ def test_a_queue_with_large_segments_keeps_settled_jobs_which_is_a_warning(
 
 def test_a_topic_that_somebody_else_just_made_and_our_broker_does_not_know_yet_is_taken_as_planned() -> None:
     class Lagging(Admin):
-        def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+        def existing(self, names: Iterable[str]) -> Mapping[str, TopicSize]:
             return {}
 
     admin = Lagging()
@@ -247,15 +268,87 @@ def test_the_topics_of_the_schedule_have_the_same_number_of_partitions() -> None
 
 def test_the_topics_of_the_schedule_are_created_with_the_same_number_of_partitions() -> None:
     admin = Admin()
-    assert ensure_schedule(admin, NAMES, TopicDefaults(partitions=3), create=True) == 3
+    topics = ensure_topics(admin, schedule_plans(NAMES, TopicDefaults(partitions=3)), create=True)
     assert sorted(admin.created) == ["shop.commands", "shop.schedule"]
-    assert ensure_schedule(admin, NAMES, TopicDefaults(partitions=9), create=False) == 3
+    assert schedule_partitions(NAMES, topics) == 3
+    there = ensure_topics(admin, schedule_plans(NAMES, TopicDefaults(partitions=9)), create=False)
+    assert schedule_partitions(NAMES, there) == 3
 
 
 def test_topics_of_the_schedule_with_different_numbers_of_partitions_are_refused() -> None:
     admin = Admin()
-    ensure_schedule(admin, NAMES, TopicDefaults(partitions=3), create=True)
+    plans = schedule_plans(NAMES, TopicDefaults(partitions=3))
+    ensure_topics(admin, plans, create=True)
     admin.topics["shop.schedule"] = dataclasses.replace(admin.topics["shop.schedule"], partitions=4)
     with pytest.raises(KafkaConfigurationError, match="commands has 3 .* shop.schedule has 4:") as caught:
-        ensure_schedule(admin, NAMES, TopicDefaults(), create=True)
+        schedule_partitions(NAMES, ensure_topics(admin, plans, create=True))
     assert "kafka-topics.sh --alter --topic shop.commands --partitions 4" in str(caught.value)
+
+
+# -- several brokers ---------------------------------------------------------------------------------------------------
+
+
+def replicated(brokers: int, default: int = 1, factor: int = -1, least: int | None = None) -> dict[str, ExistingTopic]:
+    admin = Admin(brokers, default)
+    plans = queue_plans(NAMES, "mail", TopicDefaults(replication_factor=factor, min_insync_replicas=least))
+    try:
+        return ensure_topics(admin, plans, create=True)
+    except KafkaConfigurationError:
+        assert admin.created == []
+        raise
+
+
+def test_a_topic_is_known_with_its_replicas_also_when_it_was_there() -> None:
+    admin = Admin(brokers=3, default_replication=2)
+    plans = queue_plans(NAMES, "mail", TopicDefaults())
+    made = ensure_topics(admin, plans, create=True)
+    assert {topic.replicas for topic in made.values()} == {2}
+    admin.asked = 0
+    assert ensure_topics(admin, plans, create=True) == made
+    assert admin.asked == 1, "the configs, and no more"
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"), [(3, "with 3 replicas"), (-1, "with default.replication.factor of the brokers")]
+)
+def test_more_replicas_than_brokers_are_an_error_that_says_how_many_brokers_there_are(factor: int, said: str) -> None:
+    with pytest.raises(KafkaConfigurationError) as caught:
+        replicated(brokers=2, default=3, factor=factor)
+    assert caught.value.args == (
+        f"cannot create topics {said}: the cluster has 2 brokers; set replication_factor in the app's settings to at "
+        "most 2 (creating topic shop.mail: only 2 are registered)",
+    )
+
+
+def test_a_default_replication_below_min_insync_replicas_is_refused_before_a_topic_is_created() -> None:
+    with pytest.raises(KafkaConfigurationError, match=r"min_insync_replicas=2 .* get 1 by default.replication"):
+        replicated(brokers=3, default=1, least=2)
+    with pytest.raises(KafkaConfigurationError, match="the cluster has 2 brokers"):
+        replicated(brokers=2, default=3, least=2)
+    for topics in (replicated(3, default=3, least=2), replicated(3, factor=2, least=2), replicated(1, least=1)):
+        assert len(topics) == 4
+
+
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "least", "kind"),
+    [
+        (1, 1, 1, None),
+        (0, 1, 1, None),
+        (2, -1, 1, None),
+        (2, 1, 1, "with_one_replica"),
+        (3, 1, 2, "with_one_replica"),
+        (2, 2, 1, None),
+        (3, 3, 1, "with_one_in_sync"),
+        (3, 3, 2, None),
+    ],
+)
+def test_topics_are_weak_where_their_cluster_could_keep_them_better(
+    brokers: int, replicas: int, least: int, kind: str | None
+) -> None:
+    weak = weak_topics([ExistingTopic("shop.mail", 8, 10**6, replicas, least)], brokers)._asdict()
+    assert {name: topics for name, topics in weak.items() if topics} == ({kind: ["shop.mail"]} if kind else {})
+
+
+def test_a_topic_has_the_min_insync_replicas_of_its_configs() -> None:
+    assert {topic.min_insync_replicas for topic in replicated(brokers=3, factor=3, least=2).values()} == {2}
+    assert {topic.min_insync_replicas for topic in replicated(brokers=3, factor=3).values()} == {1}

@@ -29,7 +29,14 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks.errors import UnknownQueue, did_you_mean
-from kafka.tasks.format.topics import DEAD_SUFFIX, TopicPlan
+from kafka.tasks.format.topics import (
+    DEAD_SUFFIX,
+    ExistingTopic,
+    TopicPlan,
+    TopicSize,
+    ensure_topics,
+    weak_topics,
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,52 +60,77 @@ def new_topic(plan: TopicPlan) -> NewTopic:
 
 
 def find_topics(names: Sequence[str], **limits: Any) -> Any:
-    """A dialogue: those of ``names`` that exist, with their number of partitions. ``limits``: of its requests. Raises
-    the first error."""
-    partition_counts: dict[str, int] = {}
+    """A dialogue: those of ``names`` that exist, with their :class:`TopicSize`. ``limits``: of its requests. Raises the
+    first error."""
+    sizes: dict[str, TopicSize] = {}
     for topic in (yield from admin.dialogues.describe_topics(list(names), **limits)):
         if not topic["error_code"]:
-            partition_counts[topic["name"]] = len(topic["partitions"])
+            partitions = topic["partitions"]
+            replicas = min((len(partition["replica_nodes"]) for partition in partitions), default=-1)
+            sizes[topic["name"]] = TopicSize(len(partitions), replicas)
         elif topic["error_code"] not in MISSING_TOPIC:
             raise for_code(topic["error_code"])(f"topic {topic['name']}")
-    return partition_counts
+    return sizes
 
 
 class Administration:
     """Asks and changes topics and groups, blocking."""
 
     def __init__(self, client: KafkaClient, wait: Wait, timeout_s: float) -> None:
+        self._cluster = client.cluster
         self._backoff = client.retry_backoff
         self._wait = wait
         self._timeout_s = timeout_s
 
-    def existing(self, names: Iterable[str]) -> Mapping[str, int]:
+    def existing(self, names: Iterable[str]) -> Mapping[str, TopicSize]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
-        found: dict[str, int] = self._wait(find_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s))
+        found: dict[str, TopicSize] = self._wait(
+            find_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
+        )
         return found
+
+    def broker_count(self) -> int:
+        """See :class:`kafka.tasks.format.topics.TopicAdmin`. Known from the first request on."""
+        return len(self._cluster.brokers())
 
     def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
         return self._describe(ConfigResourceType.TOPIC, list(names))
 
-    def create(self, plans: Sequence[TopicPlan]) -> set[str]:
+    def create(self, plans: Sequence[TopicPlan]) -> dict[str, TopicSize]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`. Comes back when every partition has a leader."""
-        topics = [new_topic(plan) for plan in plans]
-        created = self._wait(
-            admin.dialogues.create_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s, raise_errors=False)
-        )
-        created_elsewhere: set[str] = set()
-        for topic in created["topics"]:
-            error = for_code(topic["error_code"])
-            if error is TopicAlreadyExistsError:
-                created_elsewhere.add(topic["name"])
-            elif error is not NoError:
-                raise error(f"creating topic {topic['name']}: {topic.get('error_message') or error.__name__}")
-            else:
-                log.info("created topic %s", topic["name"])
+        created = self._create(plans)
+        for name in created:
+            log.info("created topic %s", name)
         # The broker that we ask may not know those of others yet.
         self._wait(admin.dialogues.wait_for_topics([plan.name for plan in plans], timeout_s=self._timeout_s))
-        return created_elsewhere
+        return created
+
+    def default_replicas(self, plan: TopicPlan) -> int:
+        """See :class:`kafka.tasks.format.topics.TopicAdmin`. -1 before 2.4, and without the right to describe configs.
+        """
+        return self._create([plan], validate_only=True).get(plan.name, TopicSize(plan.partitions)).replicas
+
+    def _create(self, plans: Sequence[TopicPlan], validate_only: bool = False) -> dict[str, TopicSize]:
+        topics = [new_topic(plan) for plan in plans]
+        answer = self._wait(
+            admin.dialogues.create_topics(
+                topics,
+                backoff=self._backoff,
+                timeout_s=self._timeout_s,
+                validate_only=validate_only,
+                raise_errors=False,
+            )
+        )
+        partitions = {plan.name: plan.partitions for plan in plans}
+        created: dict[str, TopicSize] = {}
+        for topic in answer["topics"]:
+            name, error = topic["name"], for_code(topic["error_code"])
+            if error is NoError:
+                created[name] = TopicSize(partitions[name], topic.get("replication_factor", -1))
+            elif error is not TopicAlreadyExistsError:
+                raise error(f"creating topic {name}: {topic.get('error_message') or error.__name__}")
+        return created
 
     def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
         """The effective settings of share groups."""
@@ -166,6 +198,52 @@ class Administration:
             resource: {name: entry["value"] for name, entry in settings.items() if entry["value"] is not None}
             for resource, settings in described[kind.name.lower()].items()
         }
+
+
+FEW: Final = 3
+"""Topics that a warning names."""
+
+_logged_warnings: Final[set[tuple[str, str]]] = set()
+"""Apps and kinds of the warnings about replicas that this process has logged."""
+
+
+def ensure_app_topics(
+    administration: Administration, app: str, plans: Iterable[TopicPlan], create: bool
+) -> dict[str, ExistingTopic]:
+    """:func:`kafka.tasks.format.topics.ensure_topics` with its warnings in the log; those about replicas, which are
+    the same for each queue and each connection, once for each app."""
+    topics = ensure_topics(administration, plans, create=create, warn=log.warning)
+    brokers = administration.broker_count()
+    weak = weak_topics(topics.values(), brokers)
+    if weak.with_one_replica and _is_first(app, "one replica"):
+        log.warning(
+            "app %s has topics with one replica on a cluster of %d brokers (%s): jobs and results are lost with the "
+            "broker that has it; add replicas with kafka-reassign-partitions.sh, and for new topics set "
+            "replication_factor in the app's settings, or default.replication.factor at the brokers",
+            app,
+            brokers,
+            _some(weak.with_one_replica),
+        )
+    if weak.with_one_in_sync and _is_first(app, "one in sync"):
+        log.warning(
+            "app %s has topics with min.insync.replicas=1 (%s): acknowledged jobs are lost when the last replica in "
+            "sync dies; set it to 2 with kafka-configs.sh, and for new topics min_insync_replicas=2 in the app's "
+            "settings",
+            app,
+            _some(weak.with_one_in_sync),
+        )
+    return topics
+
+
+def _is_first(app: str, warning: str) -> bool:
+    is_first = (app, warning) not in _logged_warnings
+    _logged_warnings.add((app, warning))
+    return is_first
+
+
+def _some(topics: Sequence[str]) -> str:
+    rest = f" and {len(topics) - FEW} more" if len(topics) > FEW else ""
+    return ", ".join(topics[:FEW]) + rest
 
 
 def check_queue_topic(topic: str, existing: Collection[str]) -> None:

@@ -27,7 +27,7 @@ from kafka.tasks.backends.base import (
     SnapshotReader,
     WorkerBackend,
 )
-from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing
+from kafka.tasks.backends.kafka.admin import Administration, check_enqueueing, ensure_app_topics
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
 from kafka.tasks.backends.kafka.control import set_paused
 from kafka.tasks.backends.kafka.dead_log import KafkaDeadLog
@@ -41,13 +41,14 @@ from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.records import CLOCK_HEADERS, StateRecord, encode, is_late
 from kafka.tasks.format.topics import (
+    DEFAULT_REPLICATION,
     TopicDefaults,
     TopicNames,
-    ensure_schedule,
-    ensure_topics,
     payload_limit,
     queue_plans,
     results_plans,
+    schedule_partitions,
+    schedule_plans,
 )
 from kafka.tasks.results.reader import ResultReader
 from kafka.tasks.settings import Settings
@@ -82,7 +83,7 @@ class KafkaBackend:
         self._settings = settings
         self._shape = TopicDefaults(
             settings.partitions,
-            -1 if settings.replication_factor is None else settings.replication_factor,
+            DEFAULT_REPLICATION if settings.replication_factor is None else settings.replication_factor,
             settings.min_insync_replicas,
             settings.result_ttl,
             settings.dead_ttl,
@@ -111,7 +112,7 @@ class KafkaBackend:
                 "not declare the queue. Declare a task with it, or name it in App(queues=[...])"
             )
         create = self._settings.create_topics
-        topics = ensure_topics(front.administration, plans, create=create, warn=log.warning)
+        topics = ensure_app_topics(front.administration, self.app, plans, create)
         front.producer.partitions_for(topic)  # the first record waits for nothing any more
         return QueueRoute(topic, payload_limit(topics.values(), self._settings.max_payload_bytes, log.warning))
 
@@ -147,9 +148,9 @@ class KafkaBackend:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         if not self._schedule_partitions:
             front = self._connected()
-            self._schedule_partitions = ensure_schedule(
-                front.administration, self._names, self._shape, create=self._settings.create_topics, warn=log.warning
-            )
+            plans = schedule_plans(self._names, self._shape)
+            topics = ensure_app_topics(front.administration, self.app, plans, self._settings.create_topics)
+            self._schedule_partitions = schedule_partitions(self._names, topics)
             front.producer.partitions_for(self._names.commands)  # the first record waits for nothing any more
         return self._schedule_partitions
 
@@ -340,7 +341,7 @@ class _ConnectedClients:
                 client, lambda dialogue: io.call(run, dialogue), settings.request_timeout
             )
             plans = results_plans(names, shape)
-            topics = ensure_topics(self.administration, plans, create=settings.create_topics, warn=log.warning)
+            topics = ensure_app_topics(self.administration, names.app, plans, settings.create_topics)
             partitions = min(topic.partitions for topic in topics.values())
             self.partition = int.from_bytes(os.urandom(8), "big") % partitions
             configs = producer_configs(

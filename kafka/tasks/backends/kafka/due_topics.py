@@ -47,7 +47,7 @@ class DueTopics:
         if not wanted:
             return
         topics = {self._names.due(queue): queue for queue in wanted if is_queue(queue)}
-        found: dict[str, int] = {}
+        found: Iterable[str] = ()
         if topics:
             limits: dict[str, Any] = {"backoff": self._client.retry_backoff, "timeout_s": self._timeout_s}
             found = await self._client.run(find_topics(list(topics), **limits))

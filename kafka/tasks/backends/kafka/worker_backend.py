@@ -12,7 +12,7 @@ from kafka import admin
 from kafka.client import KafkaClient
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import BacklogCallback, DeclaredJobs, ScheduleMember, WorkerBackend
-from kafka.tasks.backends.kafka.admin import Administration
+from kafka.tasks.backends.kafka.admin import Administration, ensure_app_topics
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.cancelled import CancelledReader
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
@@ -40,7 +40,6 @@ from kafka.tasks.format.topics import (
     TopicNames,
     cancelled_kept_s,
     cancelled_plan,
-    ensure_topics,
     group_configs,
     payload_limit,
     queue_plans,
@@ -204,4 +203,4 @@ def _ensure_topics(
     plans = [*results_plans(names, shape), *schedule_plans(names, shape), cancelled_plan(names, shape)]
     for queue in queues:
         plans += queue_plans(names, queue, shape)
-    return ensure_topics(administration, plans, create=settings.create_topics, warn=log.warning)
+    return ensure_app_topics(administration, names.app, plans, settings.create_topics)
