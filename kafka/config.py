@@ -261,7 +261,9 @@ SETTINGS: Final[tuple[Setting, ...]] = (
             clients=_CONSUMER),
     Setting("check_crcs", boolean, True, "Check each batch's CRC.", clients=_READERS),
     Setting("max_poll_records", integer(1), 500, "Most records that one poll() returns.", clients=_READERS),
-    Setting("client_rack", rack, "", "This client's rack (KIP-392, KIP-881).", clients=_READERS),
+    Setting("client_rack", rack, "",
+            "This client's rack (KIP-392, KIP-881); of a KafkaClient that consumers share: theirs.",
+            clients=_READERS | {"client"}),
     Setting("fetch_buffer_bytes", integer(1), 104_857_600,
             "Most that is held in memory: what is fetched and not yet handed out, and what the fetches under way may "
             "bring. A batch that is larger than what is left comes whole: up to two for each broker may be on top.",

@@ -60,6 +60,7 @@ def test_the_defaults_of_the_client_are_those_that_people_know() -> None:
         "socks5_proxy": None,
         "metadata_recovery_strategy": "rebootstrap",
         "metadata_recovery_rebootstrap_trigger_ms": 300_000,
+        "client_rack": "",
     }
 
 

@@ -36,10 +36,12 @@ VARIABLE: Final = "KAFKA_CLIENT_CONFIG"
 CHECK_S: Final = 10.0
 """Time limit of the first request, for the broker's API versions."""
 
-SECURITY: Final = tuple(
-    setting.name for setting in settings_of("client") if setting.name.startswith(("security_protocol", "ssl_", "sasl_"))
+CONNECTION: Final = tuple(
+    setting.name
+    for setting in settings_of("client")
+    if setting.name.startswith(("security_protocol", "ssl_", "sasl_", "client_rack"))
 )
-"""The security settings, for commands that take all other settings from an app."""
+"""The settings of security and the rack, for commands that take all other settings from an app."""
 
 ALL: Final = tuple(setting.name for setting in settings_of("client") if setting.name != "bootstrap_servers")
 
@@ -93,13 +95,13 @@ def check_broker(address: str, settings: dict[str, Any]) -> ApiRanges:
 
 
 def load_app(args: argparse.Namespace) -> App:
-    """The app ``args.app``, with ``--bootstrap-server`` and the security settings that are given."""
+    """The app ``args.app``, with ``--bootstrap-server`` and the settings of :data:`CONNECTION` that are given."""
     from kafka.tasks import load  # 130 ms, which the commands without an app need not wait for
 
     app = load(args.app)
-    security = read(args, SECURITY)
-    if args.bootstrap_server is not None or security:
-        app.connect_to(args.bootstrap_server, **security)
+    settings = read(args, CONNECTION)
+    if args.bootstrap_server is not None or settings:
+        app.connect_to(args.bootstrap_server, **settings)
     return app
 
 
@@ -135,7 +137,7 @@ def queue_of(args: argparse.Namespace) -> tuple[App, str]:
         servers = f"embedded:{EMBEDDED}"
         if not os.path.isdir(EMBEDDED):
             raise CommandError(f"--bootstrap-server HOST:PORT is needed: there is no embedded broker in ./{EMBEDDED}")
-    app = App(name, bootstrap_servers=servers, create_topics=False, **read(args, SECURITY))
+    app = App(name, bootstrap_servers=servers, create_topics=False, **read(args, CONNECTION))
     scheme, _, directory = app.settings.bootstrap_servers.partition(":")
     if scheme == "embedded" and directory and not (is_running(directory) or has_data(directory)):
         raise CommandError(f"no embedded broker runs in {directory}", EXIT_FAILED)

@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple, Protocol, TextIO
 from kafka import KafkaAdminClient
 from kafka.cli import EXIT_FAILED, EXIT_OK, CommandError, client_settings
 from kafka.cli.demo_tasks import NAME_VARIABLE, QUEUE, WINDOW, Common, DemoFiles, Tally, make_app, task_of, text_files
+from kafka.config import narrow
 from kafka.errors import KafkaError
 from kafka.tasks import READY, App, JobFailed, JobHandle, JobRevoked
 from kafka.testing import EmbeddedBroker
@@ -403,7 +404,7 @@ class _Place(NamedTuple):
     def of(cls, args: argparse.Namespace) -> _Place:
         if args.bootstrap_server is None:
             return cls(None, {}, [])
-        security = client_settings.read(args, client_settings.SECURITY)
+        security = client_settings.read(args, client_settings.CONNECTION)
         arguments = [] if args.config is None else ["--config", args.config]
         for entry in args.settings:
             arguments += ["-X", entry]
@@ -618,7 +619,8 @@ def _delete_topics(app: App, address: str, security: dict[str, Any]) -> None:
     app.close(CLOSE_S)  # before its topics go: a client that asks for a missing topic can bring it back
     topics = [*names.job_topics(QUEUE), names.dead(QUEUE), names.results, names.late, names.workers]
     topics += [names.commands, names.schedule, names.cancelled]
-    with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address, **security) as admin:
+    settings = narrow("admin", security)
+    with contextlib.suppress(KafkaError), KafkaAdminClient(bootstrap_servers=address, **settings) as admin:
         # Groups first: a broker that has lost the topic from its metadata cannot delete a share group's state of it,
         # tries for 15 s, and keeps the group.
         for group in names.job_topics(QUEUE):

@@ -21,6 +21,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import OffsetSpec, OffsetTimestamp
 from kafka.cli import CommandError, client_settings
 from kafka.cli.tables import aligned
+from kafka.config import narrow
 from kafka.errors import NoError
 
 Rows = Iterator[Sequence[Any]]
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         client_settings.check_broker(args.address, settings)
     rows: list[Sequence[Any]] = []
     missing: CommandError | None = None
-    with KafkaAdminClient(bootstrap_servers=args.address, **settings) as admin:
+    with KafkaAdminClient(bootstrap_servers=args.address, **narrow("admin", settings)) as admin:
         try:
             for row in ACTIONS[args.action](admin, args):
                 rows.append(row)

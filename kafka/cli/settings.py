@@ -74,12 +74,12 @@ def client_rows(client: str) -> Iterator[Row]:
 
 
 def app_rows() -> Iterator[Row]:
-    """Settings of an ``App``, and those of security, which it hands to its clients."""
+    """Settings of an ``App``, and those of security and the rack, which it hands to its clients."""
     from kafka.tasks import APP_SETTINGS
 
     for name, setting in APP_SETTINGS.items():
         yield Row(name, setting.default, setting.unit, plain(setting.doc))
-    for handed_on in map(BY_NAME.__getitem__, client_settings.SECURITY):
+    for handed_on in map(BY_NAME.__getitem__, client_settings.CONNECTION):
         yield Row(handed_on.name, handed_on.default, handed_on.unit, plain(handed_on.doc))
 
 

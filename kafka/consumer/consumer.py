@@ -231,6 +231,7 @@ class KafkaConsumer(HasTelemetry):
         self._closing: Future[None] | None = None
         self._default_timeout_s = settings["default_api_timeout_ms"] / 1000
         self._host: ClientHost = make_host("consumer", settings, loop, client)
+        settings["client_rack"] = settings["client_rack"] or self._host.client.config["client_rack"]
         try:
             self._assemble(on_records, on_error)
         except BaseException:

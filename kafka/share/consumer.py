@@ -128,6 +128,7 @@ class KafkaShareConsumer(HasTelemetry):
             on_error=on_error,
         )
         self._host = make_host("share consumer", settings, loop=loop, client=client)
+        settings["client_rack"] = settings["client_rack"] or self._host.client.config["client_rack"]
         if self._has_thread:
             self._host.client.log_when_unreachable()
         self._driver = ShareConsumerDriver(

@@ -351,14 +351,14 @@ class App:
             raise IllegalArgumentError(f"{job_id!r} is not a job id (32 lower-case hex digits)")
         return JobHandle(job_id, self.backend(), self.codec)
 
-    def connect_to(self, bootstrap_servers: str | None = None, **security: Unpack[ClientKeywords]) -> None:
-        """Use other servers than those of the declaration (a command's ``--bootstrap-server``; None: the same), and
-        other settings of security; closes a connection."""
-        given: dict[str, Any] = {**security}
+    def connect_to(self, bootstrap_servers: str | None = None, **settings: Unpack[ClientKeywords]) -> None:
+        """Use other servers than those of the declaration (a command's ``--bootstrap-server``; None: the same), other
+        settings of security, and another ``client_rack``; closes a connection."""
+        given: dict[str, Any] = {**settings}
         if bootstrap_servers is not None:
             given["bootstrap_servers"] = bootstrap_servers
         read = read_settings(given)
-        foreign = [name for name in security if name not in read.client]
+        foreign = [name for name in settings if name not in read.client]
         if foreign:
             raise KafkaConfigurationError(f"{foreign[0]} can only be set where the app is declared")
         servers = self.settings.bootstrap_servers if bootstrap_servers is None else read.bootstrap_servers

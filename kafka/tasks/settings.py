@@ -1,9 +1,10 @@
 """The settings of an app: each one once, with type, default, unit, check and a line of documentation.
 
 Durations are seconds (a number or a ``timedelta``), sizes are bytes. Settings of the clients for credentials and TLS
-(``security_protocol``, ``sasl_*``, ``ssl_*``) go through to them unchanged and are not in the table. A new setting is
-one more row of ``SETTINGS``, one more key of :class:`SettingKeywords`, which editors and type checkers know, and one
-more field of :class:`Settings`; there are to be at most 40.
+(``security_protocol``, ``sasl_*``, ``ssl_*``), and ``client_rack``, which may differ for each process as they do, go
+through to them unchanged and are not in the table. A new setting is one more row of ``SETTINGS``, one more key of
+:class:`SettingKeywords`, which editors and type checkers know, and one more field of :class:`Settings`; there are to be
+at most 40.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ SETTINGS: dict[str, QueueSetting] = {
 }
 """Name -> row, in the order of the documentation."""
 
-_CLIENT_PREFIXES = ("security_protocol", "sasl_", "ssl_")
+_CLIENT_PREFIXES = ("security_protocol", "sasl_", "ssl_", "client_rack")
 
 
 class ClientKeywords(TypedDict, total=False):
@@ -209,6 +210,7 @@ class ClientKeywords(TypedDict, total=False):
     sasl_plain_username: str | None
     sasl_plain_password: str | None
     sasl_oauth_token_provider: Any
+    client_rack: str
 
 
 class SettingKeywords(ClientKeywords, total=False):

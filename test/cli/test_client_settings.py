@@ -80,7 +80,8 @@ def test_what_cannot_be_is_reported_in_one_line(file: pathlib.Path, arguments: l
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_commands_of_an_app_take_security_alone(file: pathlib.Path) -> None:
-    assert read("-X", "security_protocol=SSL", known=client_settings.SECURITY) == {"security_protocol": "SSL"}
+def test_commands_of_an_app_take_security_and_the_rack_alone(file: pathlib.Path) -> None:
+    assert read("-X", "client.rack=left", known=client_settings.CONNECTION) == {"client_rack": "left"}
+    assert read("-X", "security_protocol=SSL", known=client_settings.CONNECTION) == {"security_protocol": "SSL"}
     with pytest.raises(KafkaConfigurationError, match="cannot be set for this command"):
-        read("-X", "request_timeout_ms=5", known=client_settings.SECURITY)
+        read("-X", "request_timeout_ms=5", known=client_settings.CONNECTION)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kafka.client import ApiRanges, KafkaClient
+from kafka.consumer import KafkaConsumer
 from kafka.core.consume.partition import CompletedFetch, ReaderOptions
 from kafka.errors import (
     CoordinatorLoadInProgressError,
@@ -42,7 +43,7 @@ from kafka.log_limit import MOST
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.records import RecordBatchBuilder
-from kafka.share import Acknowledged, AcknowledgeType, ShareRecord
+from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.structs import TopicPartition
 from kafka.tasks import App, JobsNotSent, JobState, JobTimeout, PayloadTooLarge
 from kafka.tasks import waiting as waiting_module
@@ -1295,3 +1296,19 @@ def test_topics_that_could_be_safer_are_one_warning_for_each_app(
     assert len(lines) == 2 and all(words in line for line in lines)
     assert lines[0].startswith("app a has topics ") and "(a.mail, a.mail.due, a.mail.suspect and 1 more)" in lines[0]
     assert lines[1].startswith("app b has topics ")
+
+
+@pytest.mark.parametrize("own", ["", "own"])
+def test_all_consumers_on_a_shared_client_are_in_its_rack_unless_they_say_another(
+    own: str, broker: EmbeddedBroker
+) -> None:
+    loop = Loop()
+    client = connect(read_settings({"bootstrap_servers": broker.bootstrap, "client_rack": "left"}), loop)
+    consumer = KafkaConsumer(client=client, client_rack=own)
+    share = KafkaShareConsumer(client=client, group_id="racks", client_rack=own)
+    assert consumer._fetcher._limits.rack == (own or "left")
+    assert share._driver._membership._rack_id == (own or "left")
+    consumer.close_async()
+    share.close_async()
+    client.close()
+    loop.close()
