@@ -61,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "share": (
         "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",
-        "config", "validation",
+        "log_limit", "config", "validation",
     ),
     "admin": (
         "client", "metrics", "_version", "core", "net", "protocol", "records", "wire", "errors", "structs", "future",

@@ -85,6 +85,7 @@ class KafkaShareConsumer(HasTelemetry):
     Without ``loop`` it has a loop of its own in an I/O thread, and its methods may be called from any thread. With
     ``loop`` or ``client`` it lives there beside others and is used on that loop's thread: no call blocks, and
     ``on_records``, ``on_acknowledged``, ``on_lost`` and ``on_error`` are called there; what they raise is logged.
+    ``on_trouble`` gets the errors that do not end it: records that cannot be read, a group that is full.
     Deserializers belong to :meth:`poll` and are refused. ``look_every_s`` above 0: the consumer fetches so often
     (seconds), and brokers respond at once instead of waiting for records. Apache Kafka notices a closed connection only
     after it has responded to the waiting fetch, and until then delivers records to a dead process; these are delivered
@@ -104,6 +105,7 @@ class KafkaShareConsumer(HasTelemetry):
         on_acknowledged: OnAcknowledged | None = None,
         on_lost: OnLost | None = None,
         on_error: OnError | None = None,
+        on_trouble: OnError | None = None,
         acknowledgement_commit_callback: CommitCallback | None = None,
         look_every_s: float = 0.0,
         **configs: Any,
@@ -126,6 +128,7 @@ class KafkaShareConsumer(HasTelemetry):
             on_acknowledged=on_acknowledged,
             on_lost=on_lost,
             on_error=on_error,
+            on_trouble=on_trouble,
         )
         self._host = make_host("share consumer", settings, loop=loop, client=client)
         settings["client_rack"] = settings["client_rack"] or self._host.client.config["client_rack"]

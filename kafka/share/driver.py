@@ -42,6 +42,7 @@ from kafka.core.share.session import (
 )
 from kafka.errors import (
     GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
     IllegalStateError,
     IncompatibleBrokerVersion,
     KafkaError,
@@ -50,6 +51,7 @@ from kafka.errors import (
     UnsupportedVersionError,
 )
 from kafka.future import Future
+from kafka.log_limit import LimitedLog
 from kafka.net.loop import LoopTimer
 from kafka.protocol.constants import AcknowledgeType
 from kafka.protocol.share import ShareGroupHeartbeatResponse
@@ -231,6 +233,8 @@ class ShareHeartbeats:
         self._on_outcome(outcome)
 
 
+REPORT_S: Final = 60.0
+"""Between two log lines of an error that keeps a member out of its group until a user acts."""
 CLOSE_TIMEOUT_S: Final = 5.0
 """How long closing waits for brokers that do not respond."""
 TURN_WAIT_MS: Final = 50
@@ -250,7 +254,8 @@ class ShareEvents(Protocol):
         """Held records whose locks are lost: with the connection, with the session, or (error None) expired."""
 
     def on_trouble(self, error: KafkaError) -> None:
-        """Some records cannot be read: no rights, corrupt, a missing codec."""
+        """Some records cannot be read (no rights, corrupt, a missing codec), or the group does not take the member now
+        (full, no rights); it goes on."""
 
     def on_error(self, error: KafkaError) -> None:
         """The membership has failed for good; no events follow until another subscription."""
@@ -281,6 +286,7 @@ class ShareConsumerDriver:
         self._look_every_s = look_every_s
         self._check_crcs = check_crcs
         self._membership = ShareMembership(group_id, member_id, rack_id or None)
+        self._limited_log = LimitedLog(log, most=1, every_s=REPORT_S, clock=client.loop.time)
         self._leaders = PartitionLeaders(client, self._assign_leaders)
         self._heartbeats = ShareHeartbeats(client, self._membership, self._after_heartbeat)
         self._sessions: dict[int, LeaderSession] = {}
@@ -546,16 +552,14 @@ class ShareConsumerDriver:
             self._assign_leaders()
         state = self._membership.state
         if outcome.error is not None and state is not ShareMemberState.FATAL:
-            level = _level(outcome.is_reported, self._membership.failures)
-            log.log(
-                level,
-                "group %s: heartbeat of member %s failed, retrying: %s",
-                self.group_id,
-                self.member_id,
-                outcome.error,
-            )
-            if outcome.is_reported and self._closing is None:
-                self._events.on_trouble(outcome.error)
+            text, names = "group %s: heartbeat of member %s failed, retrying: %s", (self.group_id, self.member_id)
+            if outcome.is_reported:
+                error = _error_with_hint(outcome.error, self.group_id)
+                self._limited_log.write(logging.ERROR, type(error).__name__, text, *names, error)
+                if self._closing is None:
+                    self._events.on_trouble(error)
+            else:
+                log.log(_level(False, self._membership.failures), text, *names, outcome.error)
         if self._closing is not None and state in (ShareMemberState.LEFT, ShareMemberState.FATAL):
             self._finish()
         elif state is ShareMemberState.FATAL:
@@ -604,6 +608,8 @@ _HINTS: Final[Mapping[type[KafkaError], str]] = {
     IncompatibleBrokerVersion: "share groups need Apache Kafka 4.2 or later",
     UnsupportedVersionError: "share groups are switched off in this cluster: its feature share.version is 0, and 1 is "
     "needed",
+    GroupMaxSizeReachedError: "the group is full: end other members, or raise group.share.max.size (1000 at most) in "
+    "server.properties of all brokers and restart them (kafka-configs.sh cannot alter it)",
     GroupIdNotFoundError: "the group exists, and is no share group: choose another group_id",
 }
 """What is missing, where the broker's words do not say it."""

@@ -341,6 +341,7 @@ class ShareEventDispatcher:
     def on_trouble(self, error: KafkaError) -> None:
         if self._buffer is not None:
             self._buffer.fail(error, is_final=False)
+        self._call("on_trouble", error)
 
     def on_error(self, error: KafkaError) -> None:
         if self._buffer is not None:

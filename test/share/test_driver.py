@@ -480,6 +480,18 @@ def test_a_partition_whose_leader_is_away_is_fetched_soon_after_it_has_one_again
 # -- the table of heartbeats, as the user hears of it -----------------------------------------------------------------
 
 
+def test_a_full_group_is_one_line_a_minute_that_says_what_to_set(
+    leaders: MakeLeaders, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = leaders(1)
+    full.nodes[0].answers[ShareGroupHeartbeatRequest] = [refusing(81)] * 100
+    full.run(30)
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(lines) == 1 and "raise group.share.max.size" in lines[0] and "server.properties" in lines[0]
+    full.run(40)
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
+
+
 @pytest.mark.parametrize(("code", "told"), [(29, TopicAuthorizationFailedError), (81, GroupMaxSizeReachedError)])
 def test_errors_that_others_can_fix_are_reported_and_retried(
     leaders: MakeLeaders, code: int, told: type[Exception]

@@ -21,7 +21,9 @@ from kafka.consumer import KafkaConsumer
 from kafka.core.consume.partition import CompletedFetch, ReaderOptions
 from kafka.errors import (
     CoordinatorLoadInProgressError,
+    CorruptRecordError,
     GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
     IllegalStateError,
     IncompatibleBrokerVersion,
     InvalidRecordStateError,
@@ -71,7 +73,7 @@ from kafka.tasks.delivery.base import (
     sources_of,
 )
 from kafka.tasks.delivery.share_group import delivery
-from kafka.tasks.delivery.share_group.delivery import ShareDelivery
+from kafka.tasks.delivery.share_group.delivery import IDLE_CHECKS, ShareDelivery
 from kafka.tasks.delivery.share_group.groups import begin_groups, prepare_groups
 from kafka.tasks.format.envelope import MALFORMED
 from kafka.tasks.format.job_id import BrokerTimeEstimate, make_id
@@ -1261,6 +1263,50 @@ def test_damaged_states_of_a_job_are_some_lines_of_log_and_hide_nothing(
         assert found is not None
         assert (found.state, found.attempt) == (JobState.STARTED, 3)
         assert 0 < sum(": malformed state record" in record.getMessage() for record in caplog.records) < 30
+
+
+# -- full groups -------------------------------------------------------------------------------------------------------
+
+
+def refuse(stage: Stage, member: Member, seconds: float) -> None:
+    """The member's group is full for so long."""
+    for _ in range(int(seconds / 5) + 1):
+        member.options["on_trouble"](GroupMaxSizeReachedError("full"))
+        stage.clock.advance(5)
+
+
+def test_a_worker_that_gets_no_place_in_a_full_group_when_it_starts_ends_after_a_killed_members_session(
+    stage: Stage,
+) -> None:
+    refuse(stage, stage.due, 50)  # a session is 45 s: group.share.session.timeout.ms
+    assert stage.events.errors == []
+    refuse(stage, stage.due, 5)
+    assert [type(error) for error in stage.events.errors] == [GroupMaxSizeReachedError]
+
+
+def test_a_worker_that_had_a_place_waits_for_another_one(stage: Stage) -> None:
+    stage.main.answered_at = 0.0
+    refuse(stage, stage.main, 600)
+    assert stage.events.errors == []
+
+
+def test_a_full_group_of_suspects_ends_no_worker_and_its_member_waits_for_a_place(stage: Stage) -> None:
+    member = stage.suspect()
+    refuse(stage, member, 600)
+    for _ in range(2 * IDLE_CHECKS):
+        stage.delivery.look_for_suspects()
+    assert stage.events.errors == [] and not member.is_closing
+    member.answered_at = 0.0
+    for _ in range(2 * IDLE_CHECKS):
+        stage.delivery.look_for_suspects()
+    assert member.is_closing, "it has a place, and got nothing there"
+
+
+def test_other_errors_that_a_member_retries_end_no_worker(stage: Stage) -> None:
+    stage.main.options["on_trouble"](CorruptRecordError("damaged"))
+    stage.clock.advance(600)
+    stage.main.options["on_trouble"](CorruptRecordError("damaged"))
+    assert stage.events.errors == []
 
 
 # -- several brokers ---------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.errors import CorruptRecordError, IllegalStateError, KafkaError
+from kafka.errors import CorruptRecordError, GroupMaxSizeReachedError, IllegalStateError, KafkaError
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.tasks.delivery.base import (
     DRAIN_S,
@@ -48,6 +48,9 @@ waits while its worker is killed acquires records that are not run. It takes as 
 
 LOOK_S: Final = 5.0
 """Between looks for suspects of queues that have no member for them."""
+JOIN_S: Final = 60.0
+"""How long a worker that starts waits for a place in a full group: more than a broker keeps that of a member that was
+killed (45 s). Then it ends, so that its supervisor sees it. One that had a place, and a queue's suspects, wait on."""
 IDLE_CHECKS: Final = 3
 """A member that has got no suspects in so many intervals leaves."""
 
@@ -228,7 +231,9 @@ class ShareDelivery:
 class _Member:
     """One share consumer and the leases of what it holds."""
 
-    __slots__ = ("_unanswered", "_events", "_held", "_idle_checks", "_source", "consumer")
+    __slots__ = (
+        "_unanswered", "_events", "_full_since", "_held", "_idle_checks", "_loop", "_source", "consumer"
+    )  # fmt: skip
 
     def __init__(self, client: KafkaClient, source: JobSource, events: DeliveryEvents) -> None:
         self._source = source
@@ -236,6 +241,8 @@ class _Member:
         self._held: dict[ShareRecord, JobLease] = {}
         self._unanswered: dict[ShareRecord, JobLease] = {}  # accepted and not answered yet: suspects, and what goes on
         self._idle_checks = 0
+        self._full_since: float | None = None
+        self._loop: Any = client.loop
         self.consumer = KafkaShareConsumer(
             source.topic,
             group_id=source.topic,
@@ -247,6 +254,7 @@ class _Member:
             on_acknowledged=self._acknowledged,
             on_lost=self._lost,
             on_error=self._failed,
+            on_trouble=self._on_trouble,
         )
 
     def look(self) -> None:
@@ -255,8 +263,10 @@ class _Member:
         self.consumer.look()
 
     def is_idle(self) -> bool:
-        """Whether it holds nothing and has got nothing in the last intervals; called once in each."""
-        self._idle_checks = 0 if self._held or self._unanswered else self._idle_checks + 1
+        """Whether it holds nothing and has got nothing in the last intervals; called once in each. One that waits for a
+        place in its group is not idle."""
+        is_waiting = self._full_since is not None and self.consumer.answered_at is None
+        self._idle_checks = 0 if self._held or self._unanswered or is_waiting else self._idle_checks + 1
         return self._idle_checks > IDLE_CHECKS
 
     def close(self, closed: Callable[[object], object]) -> None:
@@ -341,6 +351,17 @@ class _Member:
         leases = [lease for record in records if (lease := self._held.pop(record, None)) is not None]
         if leases:
             self._events.lost(leases, "acquisition locks timed out" if error is None else str(error))
+
+    def _on_trouble(self, error: KafkaError) -> None:
+        """It is refused again every few seconds while its group is full; the consumer logs it."""
+        if not isinstance(error, GroupMaxSizeReachedError):
+            return
+        now = self._loop.time()
+        if self._full_since is None:
+            self._full_since = now
+        has_been_member = self.consumer.answered_at is not None
+        if not has_been_member and not self._source.is_suspect and now - self._full_since >= JOIN_S:
+            self._failed(error)
 
     def _failed(self, error: KafkaError) -> None:
         self._events.failed(error)
