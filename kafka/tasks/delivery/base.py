@@ -201,8 +201,8 @@ class Ending:
     to be, since its result is there.
     ``is_move``: the job goes to the suspects, or back to them; ``is_dead``: to the dead topic. ``is_last``: nothing
     follows, it has ended for good. ``after``: records that are written when all others are durable. ``is_cancelled``:
-    it was cancelled, and nothing is written of it. ``stays``: its record is not accepted, and is delivered again as this
-    job; None: it is.
+    it was cancelled, and nothing is written of it. ``stays``: its record is not accepted, and is delivered again as
+    this job; None: it is.
     """
 
     __slots__ = (

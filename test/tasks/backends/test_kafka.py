@@ -55,7 +55,6 @@ from kafka.tasks.backends.kafka import backend as backend_module
 from kafka.tasks.backends.kafka.admin import (
     Administration,
     check_enqueueing,
-    check_share_groups,
     ensure_app_topics,
 )
 from kafka.tasks.backends.kafka.connection import RECONNECT_MAX_S, connect
@@ -127,38 +126,6 @@ def test_embedded_wants_a_directory() -> None:
     loop.close()
 
 
-class Ranges:
-    """A client, as far as its broker's ranges go."""
-
-    def __init__(self, apis: dict[int, tuple[int, int]], features: dict[str, tuple[int, int]]) -> None:
-        self._found = ApiRanges(apis, features, "4.1")
-
-    def api_ranges(self) -> ApiRanges:
-        return self._found
-
-
-SHARE_APIS = {76: (1, 1), 78: (1, 2), 79: (1, 2)}
-
-
-@pytest.mark.parametrize(
-    ("apis", "features", "text"),
-    [
-        ({18: (0, 4)}, {}, "does not support ShareGroupHeartbeat, ShareFetch, ShareAcknowledge; use Apache Kafka 4.2"),
-        (SHARE_APIS, {}, "has not enabled them"),
-        (SHARE_APIS, {"share.version": (0, 0)}, "kafka-features.sh upgrade --feature share.version=1"),
-    ],
-)
-def test_a_cluster_without_share_groups_is_one_clear_error(
-    apis: dict[int, tuple[int, int]], features: dict[str, tuple[int, int]], text: str
-) -> None:
-    client: Any = Ranges(apis, features)
-    with pytest.raises(IncompatibleBrokerVersion) as caught:
-        check_share_groups(client)
-    assert text in caught.value.args[0]
-    fine: Any = Ranges(SHARE_APIS, {"share.version": (1, 1)})
-    check_share_groups(fine)
-
-
 @pytest.mark.parametrize("release", ["0.9", "0.10"])
 def test_enqueueing_on_a_broker_that_cannot_keep_jobs_is_one_clear_error_at_once(release: str) -> None:
     with EmbeddedBroker(in_process=True, emulate=release) as old:
@@ -169,24 +136,15 @@ def test_enqueueing_on_a_broker_that_cannot_keep_jobs_is_one_clear_error_at_once
         app.close()
     assert time.monotonic() - began_at < SOON_S
     assert f"cannot enqueue jobs: the broker (probably release {release}" in caught.value.args[0]
-    assert "DescribeConfigs; use Apache Kafka 4.2 or later" in caught.value.args[0]
-
-
-@pytest.mark.parametrize("release", ["0.11", "3.9"])
-def test_enqueueing_where_no_worker_can_run_is_reported_once(release: str, caplog: pytest.LogCaptureFixture) -> None:
-    with EmbeddedBroker(in_process=True, emulate=release) as old:
-        app = App("shop", bootstrap_servers=old.bootstrap)
-        with caplog.at_level(logging.WARNING, "kafka.tasks"):
-            for queue in ("default", "mail"):
-                app.backend().route(queue, True)
-        app.close()
-    lines = [record.getMessage() for record in caplog.records if "share groups" in record.getMessage()]
-    assert len(lines) == 1
-    assert "workers need share groups to run the enqueued jobs" in lines[0]
+    assert "DescribeConfigs; use Apache Kafka 0.11 or later" in caught.value.args[0]
 
 
 def test_where_topics_are_not_to_be_made_no_broker_has_to_be_able_to() -> None:
-    client: Any = Ranges({32: (0, 4), **SHARE_APIS}, {"share.version": (1, 1)})
+    class Client:
+        def api_ranges(self) -> ApiRanges:
+            return ApiRanges({32: (0, 4)}, {}, "2.8")
+
+    client: Any = Client()
     check_enqueueing(client, creates_topics=False)
     with pytest.raises(IncompatibleBrokerVersion, match="does not support CreateTopics"):
         check_enqueueing(client, creates_topics=True)

@@ -23,9 +23,9 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.tasks import App, run_worker
-from kafka.tasks.backends.kafka import schedule_errors, schedule_owner, schedule_owners
-from kafka.tasks.backends.kafka.schedule_errors import check_schedule
+from kafka.tasks.backends.kafka import schedule_owner, schedule_owners, transactions
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage, PartitionOwner
+from kafka.tasks.backends.kafka.transactions import check_transactions
 from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RUN, encode_command
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import time_of
@@ -252,7 +252,7 @@ def test_an_entry_that_runs_as_soon_as_it_is_added_does_so_where_its_queue_has_n
 def test_a_queue_whose_topics_are_deleted_holds_up_the_others_for_one_timeout_only(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule_errors, "REQUEST_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(transactions, "REQUEST_TIMEOUT_S", 0.5)
     scene.backend.route("print", True)
     scene.own()
     first = scene.put(queue="print")
@@ -323,7 +323,7 @@ def test_records_that_do_not_fit_are_read_by_turns(scene: Scene, monkeypatch: py
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (TransactionalIdAuthorizationFailedError, r"--operation Write --transactional-id shop\d+.schedule. --resource"),
+        (TransactionalIdAuthorizationFailedError, r"--operation Write --transactional-id shop\d+. --resource"),
         (InvalidTransactionTimeoutError, "transaction.max.timeout.ms to 10000 or more"),
     ],
 )
@@ -332,10 +332,10 @@ def test_transactions_that_cannot_work_are_an_error_before_anything_begins(
 ) -> None:
     process = scene.join()
     settings = scene.app.settings
-    check_schedule(process.client, scene.names, settings)
+    check_transactions(process.client, scene.names, settings, "the schedule")
     broker.faults.answer("InitProducerId", error)
     with pytest.raises(KafkaError, match=text):
-        check_schedule(process.client, scene.names, settings)
+        check_transactions(process.client, scene.names, settings, "the schedule")
 
 
 def test_a_cluster_without_a_coordinator_of_transactions_is_an_error_after_a_while(
@@ -344,7 +344,7 @@ def test_a_cluster_without_a_coordinator_of_transactions_is_an_error_after_a_whi
     process = scene.join()
     broker.faults.answer("InitProducerId", 15)  # COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError, match="transaction.state.log.replication.factor"):
-        check_schedule(process.client, scene.names, scene.app.settings, 0.3)
+        check_transactions(process.client, scene.names, scene.app.settings, "the schedule", 0.3)
 
 
 def test_who_may_not_be_a_member_says_so_and_tries_again_later(

@@ -31,6 +31,7 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.format.topics import (
     DEAD_SUFFIX,
+    DEFAULT_REPLICATION,
     ExistingTopic,
     TopicPlan,
     TopicSize,
@@ -47,6 +48,9 @@ CREATE_TOPICS = 19
 ENQUEUE_APIS = {CREATE_TOPICS: "CreateTopics", 32: "DescribeConfigs"}
 """From 0.11 on, which also began to keep headers of records: a job's name and id are there."""
 
+DEFAULT_REPLICATION_SINCE: Final = 4
+"""The version of CreateTopics from which on a broker takes its own defaults (KIP-464)."""
+
 SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge"}
 
 
@@ -54,9 +58,23 @@ MISSING_TOPIC: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotA
 """Error codes of a topic that does not exist, or that the asked broker does not know yet."""
 
 
-def new_topic(plan: TopicPlan) -> NewTopic:
+def new_topic(plan: TopicPlan, default_replication: int = DEFAULT_REPLICATION) -> NewTopic:
     """A planned topic, to be created."""
-    return NewTopic(plan.name, plan.partitions, plan.replication_factor, topic_configs=dict(plan.configs))
+    factor = default_replication if plan.replication_factor == DEFAULT_REPLICATION else plan.replication_factor
+    return NewTopic(plan.name, plan.partitions, factor, topic_configs=dict(plan.configs))
+
+
+def new_topics(client: KafkaClient, plans: Sequence[TopicPlan], **limits: Any) -> Any:
+    """A dialogue: planned topics, to be created. Brokers before 2.4 do not take their own default number of replicas
+    for one that is not said (KIP-464): it is asked for. ``limits``: of its requests."""
+    default = DEFAULT_REPLICATION
+    is_old = client.api_ranges().ranges[CREATE_TOPICS][1] < DEFAULT_REPLICATION_SINCE
+    if is_old and any(plan.replication_factor == DEFAULT_REPLICATION for plan in plans):
+        broker = str(next(iter(client.cluster.brokers())).nodeId)
+        resource = ConfigResource(ConfigResourceType.BROKER, broker)
+        described = yield from admin.dialogues.describe_configs([resource], config_filter="all", **limits)
+        default = int(described["broker"][broker]["default.replication.factor"]["value"])
+    return [new_topic(plan, default) for plan in plans]
 
 
 def find_topics(names: Sequence[str], **limits: Any) -> Any:
@@ -77,6 +95,7 @@ class Administration:
     """Asks and changes topics and groups, blocking."""
 
     def __init__(self, client: KafkaClient, wait: Wait, timeout_s: float) -> None:
+        self._client = client
         self._cluster = client.cluster
         self._backoff = client.retry_backoff
         self._wait = wait
@@ -112,7 +131,7 @@ class Administration:
         return self._create([plan], validate_only=True).get(plan.name, TopicSize(plan.partitions)).replicas
 
     def _create(self, plans: Sequence[TopicPlan], validate_only: bool = False) -> dict[str, TopicSize]:
-        topics = [new_topic(plan) for plan in plans]
+        topics = self._wait(new_topics(self._client, plans, backoff=self._backoff, timeout_s=self._timeout_s))
         answer = self._wait(
             admin.dialogues.create_topics(
                 topics,

@@ -15,13 +15,14 @@ from contextlib import closing
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, OffsetSpec, admin
+from kafka.admin import NewTopic
 from kafka.client import IoThread, KafkaClient
 from kafka.consumer import KafkaConsumer
 from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 from kafka.producer import KafkaProducer
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.base import PauseCallback
-from kafka.tasks.backends.kafka.admin import check_queue_topic, find_topics, new_topic
+from kafka.tasks.backends.kafka.admin import check_queue_topic, find_topics, new_topics
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
 from kafka.tasks.backends.kafka.partition_reader import READ_CONFIGS, position_of, read_timeout, read_to
 from kafka.tasks.backends.kafka.timed_resident import TimedResident
@@ -180,7 +181,9 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
             elif not is_paused:
                 return False
             else:
-                _create_topic(administration, names, shape)
+                plan = control_plan(names, shape)
+                limits = {"backoff": client.retry_backoff, "timeout_s": settings.request_timeout}
+                _create_topic(administration, io.call(client.run, new_topics(client, [plan], **limits)))
         configs = producer_configs(settings, linger_s=0, batch_bytes=16_384, batch_records=0)
         producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
         with closing(producer):
@@ -191,12 +194,11 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
         io.close()
 
 
-def _create_topic(administration: KafkaAdminClient, names: TopicNames, shape: TopicDefaults) -> None:
-    plan = control_plan(names, shape)
+def _create_topic(administration: KafkaAdminClient, topics: list[NewTopic]) -> None:
     try:
-        administration.create_topics([new_topic(plan)], wait_for_metadata=True)
+        administration.create_topics(topics, wait_for_metadata=True)
     except TopicAlreadyExistsError:  # by another operator, just now
-        administration.wait_for_topics([plan.name])
+        administration.wait_for_topics([topic.name for topic in topics])
 
 
 class PausedQueues:

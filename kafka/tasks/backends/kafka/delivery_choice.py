@@ -56,36 +56,44 @@ def choose_deliveries(
             f"a worker needs Kafka 0.11 or later: the broker does not support {', '.join(lacking)}"
         )
     why_not = why_no_share_groups(ranges)
-    if setting == DeliveryKind.SHARE.value:
-        if why_not is not None:
-            raise IncompatibleBrokerVersion(f"delivery='share' needs share groups, but {why_not}")
-        for queue in queues:
-            if queue in ordered:
-                raise KafkaConfigurationError(
-                    f"queue {queue} is ordered, which needs consumer groups: remove delivery='share', or ordered=True"
-                )
     in_use = {} if why_not is not None else find_in_use(administration, names, queues)
     chosen: dict[str, DeliveryKind] = {}
     for queue in queues:
-        used = in_use.get(queue)
-        if why_not is not None:
-            kind, why = DeliveryKind.GROUP, why_not
-        elif queue in ordered:
-            kind, why = DeliveryKind.GROUP, "it is ordered"
-        elif setting != "auto":
-            kind, why = DeliveryKind(setting), f"delivery={setting!r}"
-        else:
-            kind, why = DeliveryKind.SHARE if used is None else used, "the brokers have them"
-            if used is DeliveryKind.GROUP:
-                why = f"it is in use so; `python -m kafka queue migrate {names.app}.{queue} --to share` changes that"
-        if used is not None and used is not kind:
-            raise KafkaConfigurationError(
-                f"queue {queue} was read by {_NAMES[used]}, and is to be read by {_NAMES[kind]} ({why}): stop its "
-                f"workers and run python -m kafka queue migrate {names.app}.{queue} --to {kind.value}"
-            )
+        kind, why = choose(names.queue(queue), setting, queue in ordered, why_not, in_use.get(queue))
         log.info("queue %s: jobs are delivered by %s (%s)", queue, _NAMES[kind], why)
         chosen[queue] = kind
     return chosen
+
+
+def choose(
+    topic: str, setting: str, is_ordered: bool, why_not_share: str | None, in_use: DeliveryKind | None
+) -> tuple[DeliveryKind, str]:
+    """The way of the queue whose jobs are in ``topic``, and why. ``why_not_share``: why there are no share groups,
+    None: there are; ``in_use``: how the queue has been read, as far as that is known. Errors as of
+    :func:`choose_deliveries`."""
+    share, group = DeliveryKind.SHARE, DeliveryKind.GROUP
+    if setting == share.value and is_ordered:
+        raise KafkaConfigurationError(
+            f"the queue of {topic} is ordered, which needs consumer groups: remove delivery='share', or ordered=True"
+        )
+    if setting == share.value and why_not_share is not None:
+        raise IncompatibleBrokerVersion(f"delivery='share' needs share groups, but {why_not_share}")
+    if is_ordered:
+        kind, why = group, "it is ordered"
+    elif setting != "auto":
+        kind, why = DeliveryKind(setting), f"delivery={setting!r}"
+    elif why_not_share is not None:
+        kind, why = group, why_not_share
+    elif in_use is group:
+        kind, why = group, f"it is in use so; python -m kafka queue migrate {topic} --to share changes that"
+    else:
+        kind, why = share, "the brokers have share groups"
+    if in_use is not None and in_use is not kind:
+        raise KafkaConfigurationError(
+            f"the jobs of {topic} were read by {_NAMES[in_use]}, and are to be read by {_NAMES[kind]} ({why}): stop "
+            f"the queue's workers and run python -m kafka queue migrate {topic} --to {kind.value}"
+        )
+    return kind, why
 
 
 def find_in_use(
@@ -96,10 +104,12 @@ def find_in_use(
     offsets = administration.group_offsets(list(groups))
     in_use = {groups[group]: DeliveryKind.GROUP for group, committed in offsets.items() if committed}
     topics = {names.queue(queue): queue for queue in queues if queue not in in_use}
-    counts = administration.existing(list(topics))
-    places = {topic: [TopicPartition(topic, number) for number in range(count)] for topic, count in counts.items()}
+    sizes = administration.existing(list(topics))
+    places = {
+        topic: [TopicPartition(topic, number) for number in range(size.partitions)] for topic, size in sizes.items()
+    }
     for topic, missing in (administration.partitions_without_start(places) if places else {}).items():
-        if not isinstance(missing, KafkaError) and len(missing) < counts[topic]:
+        if not isinstance(missing, KafkaError) and len(missing) < sizes[topic].partitions:
             in_use[topics[topic]] = DeliveryKind.SHARE
     return in_use
 

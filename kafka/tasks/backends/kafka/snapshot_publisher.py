@@ -13,7 +13,7 @@ from kafka import admin
 from kafka.client import KafkaClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.producer import KafkaProducer
-from kafka.tasks.backends.kafka.admin import find_topics, new_topic
+from kafka.tasks.backends.kafka.admin import find_topics, new_topics
 from kafka.tasks.backends.kafka.connection import last_connect_error, producer_configs
 from kafka.tasks.format.topics import TopicPlan, missing_topic_error
 from kafka.tasks.settings import Settings
@@ -82,7 +82,8 @@ class KafkaSnapshotPublisher:
         if not self._settings.create_topics:
             raise missing_topic_error(plan)
         try:
-            yield from admin.dialogues.create_topics([new_topic(plan)], backoff=backoff, timeout_s=timeout_s)
+            topics = yield from new_topics(self._client, [plan], backoff=backoff, timeout_s=timeout_s)
+            yield from admin.dialogues.create_topics(topics, backoff=backoff, timeout_s=timeout_s)
         except TopicAlreadyExistsError:
             log.debug("topic %s was created by another worker", plan.name)
         yield from admin.dialogues.wait_for_topics([plan.name], timeout_s=timeout_s)

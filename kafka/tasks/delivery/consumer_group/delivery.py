@@ -1,9 +1,9 @@
 """Leases from consumer groups: one member for each queue, which owns partitions of the queue's topics.
 
 What a member is assigned it *takes over*: it reads how far the jobs have come, and what the last owner had started,
-from the group's committed offsets. An owner that is gone may have left a transaction open that would decide about them; its
-transactional id is in the metadata, and taking that over ends the transaction at once. Then records are fetched, and
-handed out as they are asked for, after their marks are committed (:mod:`.progress`).
+from the group's committed offsets. An owner that is gone may have left a transaction open that would decide about them;
+its transactional id is in the metadata, and taking that over ends the transaction at once. Then records are fetched,
+and handed out as they are asked for, after their marks are committed (:mod:`.progress`).
 
 What is to go to another worker is *given up*: jobs that have not started are released, those that run have the grace
 period, and the last commit says that nothing of the partition is running. Heartbeats and commits come from the loop, so
@@ -338,7 +338,7 @@ class GroupDelivery:
 
 
 class Member:
-    """A member of the group of one queue. See :class:`kafka.tasks.delivery.consumer_group.settling.GroupMember`."""
+    """A member of the group of one queue. See :class:`kafka.tasks.delivery.consumer_group.settling.OffsetCommitter`."""
 
     def __init__(self, delivery: GroupDelivery, queue: str, sources: Sequence[JobSource]) -> None:
         self._delivery = delivery
@@ -382,12 +382,12 @@ class Member:
         return owned.progress.skip_to(position)
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """See :class:`kafka.tasks.delivery.consumer_group.settling.GroupMember`."""
+        """See :class:`kafka.tasks.delivery.consumer_group.settling.OffsetCommitter`."""
         metadata: ConsumerGroupMetadata = self.consumer.group_metadata()
         return metadata
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future[None]:
-        """See :class:`kafka.tasks.delivery.consumer_group.settling.GroupMember`."""
+        """See :class:`kafka.tasks.delivery.consumer_group.settling.OffsetCommitter`."""
         future: Future[None] = self.consumer.commit_async(dict(offsets))
         return future
 

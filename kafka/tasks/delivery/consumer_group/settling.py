@@ -60,7 +60,7 @@ CLOSE_S: Final = 5.0
 """So long at most the last rounds of a partition are waited for when it is given up."""
 
 
-class GroupMember(Protocol):
+class OffsetCommitter(Protocol):
     """A member of a queue's group, as offsets are committed by it."""
 
     def metadata(self) -> ConsumerGroupMetadata:
@@ -107,18 +107,18 @@ class Settler:
         self._to_retry: list[_Unsettled] = []
         self._retry_failures = 0
         self._retry_timer: Any = None
-        self._changed: dict[OwnedPartition, GroupMember] = {}  # with marks, or other things, to commit
+        self._changed: dict[OwnedPartition, OffsetCommitter] = {}  # with marks, or other things, to commit
         self._given_up: dict[OwnedPartition, Future[None]] = {}
         self._producer: KafkaProducer | None = None
         self._linger_until = 0.0
         self._is_closed = False
-        self._members: dict[OwnedPartition, GroupMember] = {}
+        self._members: dict[OwnedPartition, OffsetCommitter] = {}
         self._wake: Future[None] | None = None
         self._task = LoopTask(self._run(), self._on_end)
 
     # -- what there is to settle --------------------------------------------------------------------------------------
 
-    def own(self, partition: OwnedPartition, member: GroupMember) -> None:
+    def own(self, partition: OwnedPartition, member: OffsetCommitter) -> None:
         """The partition is this worker's."""
         self._members[partition] = member
 
@@ -229,7 +229,7 @@ class Settler:
         return kept
 
     def _settlements(
-        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, GroupMember]
+        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, OffsetCommitter]
     ) -> dict[OwnedPartition, Settlement]:
         completed: dict[OwnedPartition, list[int]] = {partition: [] for partition in changed}
         held: dict[OwnedPartition, dict[int, MarkedJob]] = {}
@@ -252,15 +252,15 @@ class Settler:
 
     def _by_member(
         self, settlements: Mapping[OwnedPartition, Settlement]
-    ) -> dict[GroupMember, dict[TopicPartition, OffsetAndMetadata]]:
-        found: dict[GroupMember, dict[TopicPartition, OffsetAndMetadata]] = {}
+    ) -> dict[OffsetCommitter, dict[TopicPartition, OffsetAndMetadata]]:
+        found: dict[OffsetCommitter, dict[TopicPartition, OffsetAndMetadata]] = {}
         for partition, settlement in settlements.items():
             offsets = found.setdefault(self._members[partition], {})
             offsets[partition.place] = OffsetAndMetadata(settlement.offset, settlement.metadata, -1)
         return found
 
     async def _settle_plainly(
-        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, GroupMember]
+        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, OffsetCommitter]
     ) -> None:
         settlements = self._settlements(batch, changed)
         for member, offsets in self._by_member(settlements).items():
@@ -268,7 +268,7 @@ class Settler:
         self._settled(batch, settlements)
 
     async def _settle_in_transaction(
-        self, batch: list[_Unsettled], changed: Mapping[OwnedPartition, GroupMember]
+        self, batch: list[_Unsettled], changed: Mapping[OwnedPartition, OffsetCommitter]
     ) -> None:
         """One transaction, or an error. When only some of the batch could be written it is left for the next round."""
         producer = await self._open_producer()

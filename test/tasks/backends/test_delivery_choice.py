@@ -1,0 +1,92 @@
+"""Which way jobs are delivered: by the brokers, the setting, and what is in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka.client import ApiRanges
+from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError
+from kafka.tasks import App
+from kafka.tasks.backends.kafka.admin import why_no_share_groups
+from kafka.tasks.backends.kafka.delivery_choice import DeliveryKind, choose, choose_deliveries
+from kafka.tasks.format.topics import TopicNames
+from kafka.tasks.settings import read_settings
+
+SHARE, GROUP = DeliveryKind.SHARE, DeliveryKind.GROUP
+OLD = "the broker does not support ShareFetch"
+SHARE_APIS = {76: (1, 1), 78: (1, 2), 79: (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_ordered", "why_not_share", "in_use", "kind", "why"),
+    [
+        ("auto", False, None, None, SHARE, "have share groups"),
+        ("auto", False, OLD, None, GROUP, OLD),
+        ("auto", True, None, None, GROUP, "ordered"),
+        ("auto", True, OLD, None, GROUP, "ordered"),
+        ("group", False, None, None, GROUP, "delivery='group'"),
+        ("share", False, None, None, SHARE, "delivery='share'"),
+        ("auto", False, None, SHARE, SHARE, "have share groups"),
+        ("auto", False, None, GROUP, GROUP, "queue migrate shop.mail --to share"),
+        ("group", False, None, GROUP, GROUP, "delivery='group'"),
+        ("auto", True, None, GROUP, GROUP, "ordered"),
+    ],
+)
+def test_the_way_follows_from_brokers_setting_and_use(
+    setting: str, is_ordered: bool, why_not_share: str | None, in_use: Any, kind: DeliveryKind, why: str
+) -> None:
+    found, text = choose("shop.mail", setting, is_ordered, why_not_share, in_use)
+    assert found is kind
+    assert why in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_ordered", "why_not_share", "in_use", "error", "text"),
+    [
+        ("share", True, None, None, KafkaConfigurationError, "remove delivery='share', or ordered=True"),
+        ("share", False, OLD, None, IncompatibleBrokerVersion, OLD),
+        ("share", False, None, GROUP, KafkaConfigurationError, "queue migrate shop.mail --to share"),
+        ("group", False, None, SHARE, KafkaConfigurationError, "queue migrate shop.mail --to group"),
+        ("auto", True, None, SHARE, KafkaConfigurationError, "queue migrate shop.mail --to group"),
+    ],
+)
+def test_what_cannot_be_is_one_line_that_says_what_to_do(
+    setting: str, is_ordered: bool, why_not_share: str | None, in_use: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text) as caught:
+        choose("shop.mail", setting, is_ordered, why_not_share, in_use)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("apis", "features", "text"),
+    [
+        ({18: (0, 4)}, {}, "does not support ShareGroupHeartbeat, ShareFetch, ShareAcknowledge; use Apache Kafka 4.2"),
+        (SHARE_APIS, {}, "has not enabled them"),
+        (SHARE_APIS, {"share.version": (0, 0)}, "kafka-features.sh upgrade --feature share.version=1"),
+    ],
+)
+def test_why_there_are_no_share_groups_is_said(
+    apis: dict[int, tuple[int, int]], features: dict[str, tuple[int, int]], text: str
+) -> None:
+    assert text in str(why_no_share_groups(ApiRanges(apis, features, "4.1")))
+    assert why_no_share_groups(ApiRanges(SHARE_APIS, {"share.version": (1, 1)}, "4.2")) is None
+
+
+def test_a_broker_without_transactions_is_too_old_for_workers() -> None:
+    class Client:
+        def api_ranges(self) -> ApiRanges:
+            return ApiRanges({11: (0, 1)}, {}, "0.10")
+
+    client: Any = Client()
+    nobody: Any = None
+    with pytest.raises(IncompatibleBrokerVersion, match=r"0.11 or later: .* InitProducerId, TxnOffsetCommit"):
+        choose_deliveries(client, nobody, TopicNames("shop"), "auto", ["mail"], ())
+
+
+def test_another_word_for_the_setting_is_refused() -> None:
+    with pytest.raises(KafkaConfigurationError, match="one of 'auto', 'share', 'group', not 'queue'"):
+        App("shop", delivery="queue")
+    assert read_settings({}).delivery == "auto"
