@@ -15,6 +15,7 @@ from kafka.client import KafkaClient
 from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError, KafkaError
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.admin import Administration, why_no_share_groups
+from kafka.tasks.delivery.consumer_group.delivery import GROUP_SETTINGS
 from kafka.tasks.format.topics import TopicNames
 
 log = logging.getLogger(__name__)
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 GROUP_APIS: Final = {11: "JoinGroup", 22: "InitProducerId", 28: "TxnOffsetCommit"}
 """From 0.11 on."""
 TXN_OFFSET_COMMIT: Final = 28
+CONSUMER_GROUP_HEARTBEAT: Final = 68
 GENERATION_SINCE: Final = 3
 """The version of TxnOffsetCommit from which on a commit says of which generation it is (KIP-447)."""
 
@@ -117,3 +119,17 @@ def find_in_use(
 def fences_by_generation(client: KafkaClient) -> bool:
     """Whether the brokers refuse what a former member of a group commits in a transaction: from 2.5 on."""
     return client.api_ranges().ranges[TXN_OFFSET_COMMIT][1] >= GENERATION_SINCE
+
+
+def choose_protocol(client: KafkaClient, administration: Administration, groups: Sequence[str]) -> str:
+    """The protocol of these consumer groups: "consumer" (KIP-848) where the brokers have it and let a member that is
+    gone be noticed as soon as in the other, else "classic". Blocks.
+
+    Kafka's own least session timeout in the newer one is 45 s (``group.consumer.min.session.timeout.ms``), and so long
+    nobody would have a killed worker's partitions.
+    """
+    ranges = client.api_ranges()
+    if CONSUMER_GROUP_HEARTBEAT not in ranges or ranges.features.get("group.version", (0, 0))[1] < 1:
+        return "classic"
+    refused = [administration.alter_group_config(groups, name, value) for name, value in GROUP_SETTINGS]
+    return "classic" if any(refused) else "consumer"

@@ -17,7 +17,12 @@ from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.cancelled import CancelledReader
 from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
-from kafka.tasks.backends.kafka.delivery_choice import DeliveryKind, choose_deliveries, fences_by_generation
+from kafka.tasks.backends.kafka.delivery_choice import (
+    DeliveryKind,
+    choose_deliveries,
+    choose_protocol,
+    fences_by_generation,
+)
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.schedule_owners import ScheduleOwners
 from kafka.tasks.backends.kafka.schedule_watch import ScheduleWatch
@@ -84,6 +89,7 @@ def open_worker_backend(
         if schedule or owned:
             needed_by = "the schedule" if schedule else f"the queue {owned[0]}"
             check_transactions(client, names, settings, needed_by)
+        protocol = choose_protocol(client, administration, [names.group(queue) for queue in owned]) if owned else ""
         groups = {
             source.topic: [TopicPartition(source.topic, number) for number in range(topics[source.topic].partitions)]
             for source in sources
@@ -132,7 +138,7 @@ def open_worker_backend(
         def open_group_delivery(events: DeliveryEvents) -> JobDelivery:
             of_groups = sources_of(names, owned, ordered)
             delivery = GroupDelivery(
-                client, of_groups, events, publisher, names, settings, clock, fences_by_generation(client)
+                client, of_groups, events, publisher, names, settings, clock, fences_by_generation(client), protocol
             )
             topics = dict.fromkeys(source.topic for source in of_groups)
             CommittedTrimmer(client, topics, "settled jobs", delivery.committed).start()  # the client closes it

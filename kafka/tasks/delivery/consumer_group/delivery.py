@@ -83,10 +83,21 @@ SWEEP_S: Final = 5.0
 LOG_S: Final = 60.0
 """One warning of each kind is logged in so long."""
 
+PROTOCOL_CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "classic": {
+        "partition_assignment_strategy": ["cooperative-sticky"],
+        "session_timeout_ms": int(SESSION_S * 1000),
+        "heartbeat_interval_ms": int(HEARTBEAT_S * 1000),
+    },
+    "consumer": {"group_protocol": "consumer"},
+}
+"""Of members, by the group's protocol. Both leave the partitions of other members alone when one joins."""
+GROUP_SETTINGS: Final = (
+    ("consumer.session.timeout.ms", str(int(SESSION_S * 1000))),
+    ("consumer.heartbeat.interval.ms", str(int(HEARTBEAT_S * 1000))),
+)
+"""Of the group at the brokers, for the protocol "consumer" (KIP-848)."""
 GROUP_CONFIGS: Final[dict[str, Any]] = {
-    "partition_assignment_strategy": ["cooperative-sticky"],
-    "session_timeout_ms": int(SESSION_S * 1000),
-    "heartbeat_interval_ms": int(HEARTBEAT_S * 1000),
     "max_poll_interval_ms": int(REBALANCE_S * 1000),
     "enable_auto_commit": False,
     "auto_offset_reset": "earliest",
@@ -108,7 +119,8 @@ _FATAL: Final = (
 class GroupDelivery:
     """See the module and :class:`kafka.tasks.delivery.base.JobDelivery`. On the loop's thread.
 
-    ``by_generation``: the brokers fence commits of former members (Kafka 2.5 and later)."""
+    ``by_generation``: the brokers fence commits of former members (Kafka 2.5 and later). ``protocol``: of the groups, a
+    key of :data:`PROTOCOL_CONFIGS`."""
 
     lock_s = SESSION_S
     """Partitions are lost when the group has heard nothing for so long."""
@@ -123,7 +135,9 @@ class GroupDelivery:
         settings: Settings,
         clock: BrokerTimeEstimate,
         by_generation: bool,
+        protocol: str = "classic",
     ) -> None:
+        self.protocol = protocol
         self.sources = tuple(sources)
         self.client = client
         self.names = names
@@ -355,6 +369,7 @@ class Member:
             group_id=self._group,
             on_records=self._on_records,
             on_error=self._on_error,
+            **PROTOCOL_CONFIGS[delivery.protocol],
             **GROUP_CONFIGS,
         )
         self.consumer.subscribe(sorted({source.topic for source in sources}), listener=self)

@@ -251,6 +251,18 @@ def test_records_that_are_fetched_again_are_not_added_again() -> None:
     assert begin(progress) == [0, 1, 2]
 
 
+def test_what_is_skipped_at_the_end_is_done_and_moves_the_position_behind_the_last_job() -> None:
+    progress = owner()
+    progress.add(records(0, 1), 0)
+    assert not progress.skip_to(2)
+    assert not progress.skip_to(3), "the first job has not ended"
+    begin(progress)
+    assert end(progress, 0, 1).offset == 3
+    assert progress.skip_to(5)
+    assert not progress.skip_to(4)
+    assert (progress.position, progress.next_offset) == (5, 5)
+
+
 def test_a_record_at_an_offset_that_was_done_shows_a_log_that_was_lost() -> None:
     progress = owner(100)
     assert not progress.has_truncated(Record(100))
@@ -570,8 +582,8 @@ def test_the_metadata_is_never_too_long_in_any_order_of_endings(kind: str, step:
         idle = 0 if taken or ending else idle + 1
         if idle > 1:  # it is full of those that are stuck
             stuck_out = sorted(late.intersection(out))
-            assert stuck_out, "something can always end"
-            late.difference_update(choices.sample(stuck_out, len(stuck_out) // 2 + 1))
+            assert out, "something can always end"
+            late.difference_update(choices.sample(stuck_out, (len(stuck_out) + 1) // 2))
         for offset in ending:
             progress.end(offset, 0)
         stays = {each: held for each in out if each not in ending} if own else {}

@@ -1,0 +1,291 @@
+"""What is of consumer groups alone in the delivery of jobs: owners come and go, and one job may take long."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.tasks import JobHandle, JobState, Retry
+from kafka.tasks.delivery.consumer_group import progress
+from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
+from kafka.tasks.format.offset_metadata import MOST_CHARACTERS, decode
+from test.conformance.test_tasks import Bench, Unique
+from test.support.either_broker import first_release_of_jobs
+from test.support.waiting import WITHIN_S, until
+
+LEAVE_S = 2.0
+"""So long at most no job of a partition starts when its owner leaves in good order."""
+
+
+@pytest.fixture
+def delivery() -> str:
+    return "group"
+
+
+@pytest.fixture
+def bench(bootstrap: str, delivery: str, unique: Unique) -> Iterator[Bench]:
+    made = Bench(bootstrap, unique("app"), delivery)
+    yield made
+    made.close()
+
+
+def committed(bench: Bench, queue: str = "default") -> dict[TopicPartition, tuple[int, str]]:
+    """What the queue's group has committed: offsets, and the text beside them."""
+    names = bench.app.names
+    with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
+        found = admin.list_group_offsets({names.group(queue): None})[names.group(queue)]
+    return {place: (at.offset, at.metadata) for place, at in found.items() if place.topic == names.queue(queue)}
+
+
+@first_release_of_jobs
+def test_jobs_run_and_fail_on_the_first_release_that_keeps_them(bench: Bench) -> None:
+    @bench.app.task
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @bench.app.task(retry=Retry(max_attempts=2))
+    def never() -> None:
+        raise OSError("the disk is full")
+
+    bench.work()
+    bench.work()
+    with bench.app.batch(WITHIN_S):
+        jobs = [add.delay(n, 1) for n in range(200)]
+        failing = never.delay()
+    assert [job.result(WITHIN_S) for job in jobs] == [n + 1 for n in range(200)]
+    assert failing.wait(WITHIN_S)
+    assert failing.status() is JobState.FAILURE
+    assert [death.cause for death in bench.dead()] == ["attempts"]
+
+
+def test_workers_that_come_and_go_stop_no_others_and_repeat_nothing(bench: Bench) -> None:
+    ran: list[tuple[float, int]] = []
+    lock = threading.Lock()
+
+    @bench.app.task
+    def step(n: int) -> int:
+        with lock:
+            ran.append((time.monotonic(), n))
+        time.sleep(0.005)
+        return n
+
+    first = bench.work()
+    jobs: list[JobHandle[int]] = [step.delay(-1)]
+    assert jobs[0].wait(WITHIN_S)
+    is_over = threading.Event()
+
+    def enqueue() -> None:
+        for number in itertools.count():
+            if is_over.wait(0.005):
+                return
+            jobs.append(step.delay(number))
+
+    producer = threading.Thread(target=enqueue)
+    producer.start()
+    try:
+        second = bench.work()
+        until(lambda: second.worker and second.worker.counts["done"] > 20, "the second has a share")
+        third = bench.work()
+        until(lambda: third.worker and third.worker.counts["done"] > 20, "the third has a share")
+        counts = second.stop()
+        until_count = len(jobs) + 200
+        until(lambda: len(jobs) > until_count, "jobs go on")
+        counts_of_first = first.stop()
+    finally:
+        is_over.set()
+        producer.join()
+    assert [job.result(WITHIN_S) for job in jobs] == [-1, *range(len(jobs) - 1)]
+    numbers = [n for _, n in ran]
+    assert sorted(numbers) == [-1, *range(len(jobs) - 1)], "each has run once"
+    assert counts["unsettled"] == counts_of_first["unsettled"] == counts["locks_lost"] == 0
+    times = sorted(at for at, _ in ran)
+    pause_s = max(later - earlier for earlier, later in itertools.pairwise(times[1:]))
+    assert pause_s < LEAVE_S, f"nothing started for {pause_s:.2f} s"
+    assert bench.records(bench.app.names.suspect("default")) == []
+
+
+def test_a_job_that_runs_for_longer_than_a_session_keeps_its_partition_and_runs_once(bench: Bench) -> None:
+    runs: list[int] = []
+
+    @bench.app.task
+    def long(seconds: float) -> None:
+        runs.append(1)
+        time.sleep(seconds)
+
+    bench.work()
+    job = long.delay(SESSION_S + 1)
+    bench.work()
+    assert job.result(WITHIN_S + SESSION_S) is None
+    assert runs == [1]
+
+
+def test_behind_a_job_that_runs_for_long_the_others_end_and_none_of_them_runs_again(bench: Bench) -> None:
+    """The metadata of the committed offset says what has ended."""
+    go_on, is_held = threading.Event(), threading.Event()
+    ran: list[int] = []
+
+    @bench.app.task
+    def step(n: int) -> int:
+        ran.append(n)
+        return n
+
+    @bench.app.task
+    def hold() -> str:
+        is_held.set()
+        assert go_on.wait(WITHIN_S)
+        return "held"
+
+    bench.app = bench.another(partitions=1)
+    bench.app.tasks.update({task.name: task for task in (step, hold)})
+    held = bench.app.send(hold.name)
+    service = bench.work()
+    assert is_held.wait(WITHIN_S)
+    with bench.app.batch(WITHIN_S):
+        jobs = [bench.app.send(step.name, (n,)) for n in range(1000)]
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(1000))
+    ((place, (offset, text)),) = until(
+        lambda: {each: at for each, at in committed(bench).items() if at[1] and decode(*at).completed}.items(),
+        "what has ended is committed",
+    )
+    marks = decode(offset, text)
+    assert marks is not None
+    assert (place.partition, offset, marks.completed) == (0, 0, ((1, 1000),))
+    assert len(text) < 100
+    service.stop_soon()
+    go_on.set()
+    service.stop()
+    assert held.result(WITHIN_S) == "held"
+    assert committed(bench) == {place: (1001, "")}
+    bench.work()
+    after = bench.app.send(step.name, (1000,))
+    assert after.result(WITHIN_S) == 1000
+    assert ran == list(range(1001))
+
+
+def test_no_more_is_taken_than_can_be_said_and_goes_on_when_jobs_end(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(progress, "FULL_CHARACTERS", 90)
+    monkeypatch.setattr(progress, "BITMAP_OFFSETS", 0)
+    gates = {number: threading.Event() for number in range(0, 400, 2)}
+    running: set[int] = set()
+
+    @bench.app.task
+    def step(n: int) -> int:
+        running.add(n)
+        assert n not in gates or gates[n].wait(WITHIN_S)
+        return n
+
+    bench.app = bench.another(partitions=1)
+    bench.app.tasks[step.name] = step
+    with bench.app.batch(WITHIN_S):
+        jobs = [bench.app.send(step.name, (n,)) for n in range(400)]
+    bench.work(concurrency=200)
+    until(lambda: "no more jobs are taken" in caplog.text, "the partition is full")
+    full = len(running)
+    assert full < 400
+    longest = max(len(text) for _, text in committed(bench).values())
+    assert 90 <= longest <= MOST_CHARACTERS
+    for gate in gates.values():
+        gate.set()
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(400))
+    until(lambda: committed(bench)[TopicPartition(bench.app.names.queue("default"), 0)][0] == 400, "all is committed")
+
+
+def test_what_is_no_jobs_metadata_is_ignored_and_jobs_run(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    @bench.app.task
+    def step(n: int) -> int:
+        return n
+
+    jobs = [step.delay(n) for n in range(9)]
+    bench.app.flush(WITHIN_S)
+    names = bench.app.names
+    with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
+        place = TopicPartition(names.queue("default"), 0)
+        admin.alter_group_offsets(names.group("default"), {place: (0, "2:from a release to come")})
+    bench.work()
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(9))
+    assert "is not understood; jobs behind it run again" in caplog.text
+
+
+def test_a_result_that_comes_late_is_found_by_its_bare_id(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record has a copy in the topic for late ones, of the same transaction."""
+    monkeypatch.setattr("kafka.tasks.delivery.finishing.LATE_AFTER_MS", -1)
+
+    @bench.app.task
+    def step() -> str:
+        return "late"
+
+    job = step.delay()
+    bench.work()
+    assert job.result(WITHIN_S) == "late"
+    assert [record.key.decode() for record in bench.records(bench.app.names.late)] == [job.id]
+
+
+def test_records_that_are_refused_are_written_when_that_is_mended(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The jobs beside them are settled meanwhile."""
+
+    @bench.app.task
+    def fine() -> str:
+        return "fine"
+
+    @bench.app.task
+    def bad() -> None:
+        raise OSError("x" * 100_000)
+
+    bench.work()
+    assert fine.delay().result(WITHIN_S) == "fine"
+    dead = bench.app.names.dead("default")
+    with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        def limit(size: int) -> None:
+            configs = {"max.message.bytes": str(size)}
+            admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, dead, configs)])
+
+        limit(100)
+        failing = bad.delay()
+        until(lambda: f"raise max.message.bytes of topic {dead}" in caplog.text, "it is said")
+        assert fine.delay().result(WITHIN_S) == "fine"
+        limit(1_000_000)
+    assert failing.wait(WITHIN_S)
+    assert failing.status() is JobState.FAILURE
+    assert len(bench.dead()) == 1
+
+
+def test_a_partition_that_was_cut_off_is_read_from_where_it_begins(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its topic was deleted and made anew while the queue had no worker."""
+
+    @bench.app.task
+    def step(n: int) -> int:
+        return n
+
+    service = bench.work()
+    for n in range(30):
+        assert step.delay(n).result(WITHIN_S) == n
+    service.stop()
+    topic = bench.app.names.queue("default")
+    with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
+        admin.delete_topics([topic])
+
+        def is_gone() -> bool:
+            return topic not in admin.list_topics()
+
+        until(is_gone, "the topic is gone")
+    bench.app.close(5)
+    bench.app = bench.another()
+    bench.app.tasks[step.name] = step
+    jobs = [bench.app.send(step.name, (n,)) for n in range(9)]
+    bench.work()
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(9))
+
+
