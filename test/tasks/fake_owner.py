@@ -96,7 +96,8 @@ class FakeOwner:
         for job_id, place in list(self._places.items()):
             if place.job is not None and place.due_ms <= now_ms:
                 headers = [*place.job.headers]
-                self._producer.send(self._names.due(place.job.queue), place.job.value, place.job.key, headers)
+                topic = self._names.scheduled(place.job.queue, place.job.is_ordered)
+                self._producer.send(topic, place.job.value, place.job.key, headers)
                 place.job = None
                 if place.announced_ms > now_ms:
                     place.told = StateRecord(job_id, JobState.QUEUED, due_ms=now_ms)

@@ -5,7 +5,7 @@ The key is the *subject*, a job's id or the name of a periodic entry, which also
 owner. The header ``schedule-command`` says which command it is::
 
     command      subject  other headers, and value
-    PUT          job      schedule-queue, schedule-key, due, and all headers of the job (see
+    PUT          job      schedule-queue, schedule-key, schedule-ordered, due, and all headers of the job (see
                           kafka.tasks.format.envelope); value: the payload. Write the job to APP.QUEUE.due at `due`
     LEASE        job      the same: the job runs, and is written to APP.QUEUE.due if nothing is heard until `due`
     RENEW        job      generation, due: the lease goes on until `due`
@@ -20,6 +20,10 @@ owner. The header ``schedule-command`` says which command it is::
 
 ``request`` is an id like a job's (:mod:`kafka.tasks.format.job_id`), of the client's own: the answer is the state
 record SUCCESS of that id, with a JSON object as its value, so a client waits for an answer as for a result.
+
+``schedule-ordered`` is ``1`` of a job whose queue is an ordered one: it is written to APP.QUEUE, which has all jobs of
+such a queue, and to the partition of its key there. It is left out of all others, and a release that does not know it
+writes the job to APP.QUEUE.due. The entries of DECLARE and ADD say the same as ``"ordered": true``.
 
 Other headers of a PUT or a LEASE are the job's, whatever their names: ``request`` may be its caller's.
 
@@ -40,6 +44,7 @@ from kafka.tasks.format.topics import is_queue
 COMMAND: Final = "schedule-command"
 QUEUE: Final = "schedule-queue"
 JOB_KEY: Final = "schedule-key"
+ORDERED: Final = "schedule-ordered"
 REQUEST: Final = "request"
 DUE: Final = "due"
 GENERATION: Final = "generation"
@@ -69,7 +74,7 @@ ANSWERED: Final = frozenset({CANCEL, RESCHEDULE, LOOK, ADD, REMOVE, PAUSE, RESUM
 MOST_DIGITS: Final = 18
 """Of a number in a header: it fits 64 bits."""
 
-_OF_SCHEDULE: Final = frozenset({COMMAND, QUEUE, JOB_KEY, DUE})
+_OF_SCHEDULE: Final = frozenset({COMMAND, QUEUE, JOB_KEY, ORDERED, DUE})
 """Headers of a PUT that are not the job's when it is written to its queue."""
 
 
@@ -84,12 +89,14 @@ def partition_of_entry(name: str, count: int) -> int:
 
 
 class StoredJob(NamedTuple):
-    """A job as the schedule keeps it: queue, key of its record, payload, and headers but for ``due``."""
+    """A job as the schedule keeps it: queue, key of its record, payload, headers but for ``due``, and whether the queue
+    is an ordered one."""
 
     queue: str
     key: bytes | None
     value: bytes
     headers: list[Header]
+    is_ordered: bool = False
 
 
 class Command(NamedTuple):
@@ -116,17 +123,25 @@ class CommandRecord(NamedTuple):
     headers: list[Header]
 
 
-def encode_put(envelope: Envelope, queue: str, due_ms: int, kind: str = PUT) -> CommandRecord:
-    """A job that is to be written to its queue at ``due_ms``. Its generation is the one that it will have there."""
+def encode_put(
+    envelope: Envelope, queue: str, due_ms: int, kind: str = PUT, is_ordered: bool = False
+) -> CommandRecord:
+    """A job that is to be written to its queue at ``due_ms``. Its generation is the one that it will have there.
+    ``is_ordered``: whether the queue is an ordered one."""
     own = [header for header in envelope.headers() if header[0] != DUE]
-    return CommandRecord(envelope.id.encode(), envelope.value, put_headers(queue, envelope.key, due_ms, own, kind))
+    headers = put_headers(queue, envelope.key, due_ms, own, kind, is_ordered)
+    return CommandRecord(envelope.id.encode(), envelope.value, headers)
 
 
-def put_headers(queue: str, key: bytes | None, due_ms: int, own: Iterable[Header], kind: str = PUT) -> list[Header]:
+def put_headers(
+    queue: str, key: bytes | None, due_ms: int, own: Iterable[Header], kind: str = PUT, is_ordered: bool = False
+) -> list[Header]:
     """The headers of a PUT; ``own``: the job's, without ``due``."""
     headers: list[Header] = [(COMMAND, kind.encode()), (QUEUE, queue.encode()), (DUE, b"%d" % due_ms)]
     if key is not None:
         headers.append((JOB_KEY, key))
+    if is_ordered:
+        headers.append((ORDERED, b"1"))
     headers.extend(own)
     return headers
 
@@ -178,7 +193,7 @@ def decode_command(
         if not is_queue(queue):
             raise BadRecord("bad-command", f"{kind} names no queue: {truncated_repr(queue)}")
         own = [header for header in headers if header[0] not in _OF_SCHEDULE]
-        job = StoredJob(queue, by_name.get(JOB_KEY), value, own)
+        job = StoredJob(queue, by_name.get(JOB_KEY), value, own, by_name.get(ORDERED) == b"1")
     return Command(
         kind,
         subject,

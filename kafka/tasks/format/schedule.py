@@ -5,7 +5,7 @@ Partitions are those of ``APP.commands``. The last record of a key holds. Of a j
 
     schedule-place                               value
     WAITING due announced generation expires     payload; further headers: schedule-queue,
-            since                                schedule-key, the job's own
+            since                                schedule-key, schedule-ordered, the job's own
     LEASED  the same                             the same: it runs, and is due when its lease ends
     ENDED   announced generation STATE           JSON, the value of its last state record
     SENT    announced at generation attempt      empty: it was written to its queue before it was announced for
@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.commands import JOB_KEY, MOST_DIGITS, QUEUE, StoredJob
+from kafka.tasks.format.commands import JOB_KEY, MOST_DIGITS, ORDERED, QUEUE, StoredJob
 from kafka.tasks.format.envelope import Header, truncated_repr
 from kafka.tasks.format.job_id import is_id
 from kafka.tasks.states import READY
@@ -83,6 +83,8 @@ def encode_waiting(place: JobPlace, job: StoredJob) -> ScheduleRecord:
     headers.append((QUEUE, job.queue.encode()))
     if job.key is not None:
         headers.append((JOB_KEY, job.key))
+    if job.is_ordered:
+        headers.append((ORDERED, b"1"))
     headers.extend(job.headers)
     return ScheduleRecord(place.id.encode(), job.value, headers)
 
@@ -144,19 +146,21 @@ def decode_place(key: bytes | None, headers: Sequence[Header]) -> JobPlace | Non
 def decode_job(value: bytes | None, headers: Sequence[Header]) -> StoredJob:
     """The job in a record of WAITING or LEASED; :class:`BadRecord` when it has none."""
     queue: bytes | None = None
-    key, own = None, []
+    key, own, is_ordered = None, [], False
     for header in headers[1:]:
         name, raw = header
         if name == QUEUE:
             queue = raw
         elif name == JOB_KEY:
             key = raw
+        elif name == ORDERED:
+            is_ordered = raw == b"1"
         else:
             own.append(header)
     try:
         if not queue or value is None:
             raise ValueError
-        return StoredJob(queue.decode(), key, value, own)
+        return StoredJob(queue.decode(), key, value, own, is_ordered)
     except ValueError:
         shown = f"the queue {truncated_repr(queue)} and the value {truncated_repr(value)}"
         raise BadRecord("bad-schedule", f"a record of the schedule has no job: {shown}") from None

@@ -100,6 +100,11 @@ class TopicNames:
         """The topic of the queue's jobs that were under way before; also the name of the share group that reads it."""
         return f"{self.app}.{queue}.due"
 
+    def scheduled(self, queue: str, is_ordered: bool) -> str:
+        """The topic that the schedule writes the queue's jobs to. An ordered queue has one log: that of all its jobs.
+        """
+        return self.queue(queue) if is_ordered else self.due(queue)
+
     def suspect(self, queue: str) -> str:
         """The topic of the queue's suspects; also the name of the share group that reads it."""
         return f"{self.app}.{queue}.suspect"

@@ -17,7 +17,8 @@ version changes.
 
 Records of APP.schedule: ``entry:NAME`` with a JSON object of ``definition``, ``source`` (declared or added),
 ``paused`` and ``passed``, the last slot that is done with; and ``declared`` with ``version``, ``since`` and ``older``,
-the versions that it has replaced and when each was last heard of.
+the versions that it has replaced and when each was last heard of. A definition has ``ordered`` when the queue of its
+jobs is an ordered one, and not otherwise.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ Send = Callable[[str, StoredJob], None]
 
 
 class EntryDefinition(NamedTuple):
-    """What an entry does: ``headers`` and ``payload`` of its jobs, without an id; ``expires_s`` after the slot."""
+    """What an entry does: ``headers``, ``payload`` and ``key`` of its jobs, without an id; ``expires_s`` after the
+    slot. ``is_ordered``: whether the queue is an ordered one."""
 
     name: str
     times: Mapping[str, Any]
@@ -74,9 +76,11 @@ class EntryDefinition(NamedTuple):
     payload: bytes
     key: bytes | None = None
     expires_s: float | None = None
+    is_ordered: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """As the value of a command or record has it."""
+        ordered = {"ordered": True} if self.is_ordered else {}
         return {
             "name": self.name,
             "times": dict(self.times),
@@ -87,6 +91,7 @@ class EntryDefinition(NamedTuple):
             "payload": _to_text(self.payload),
             "key": _to_text(self.key),
             "expires": self.expires_s,
+            **ordered,
         }
 
     def to_bytes(self) -> bytes:
@@ -120,6 +125,7 @@ class EntryDefinition(NamedTuple):
                 _from_text(body["payload"]) or b"",
                 _from_text(body.get("key")),
                 expires_s,
+                body.get("ordered") is True,
             )
         except (KeyError, TypeError, ValueError, AttributeError, binascii.Error, IllegalArgumentError) as error:
             raise BadRecord("bad-entry", f"malformed periodic entry: {error}") from None
@@ -200,9 +206,9 @@ class PeriodicEntries:
         self._changes: list[str] = []
 
     @property
-    def queues(self) -> set[str]:
-        """The queues of the jobs that the entries make."""
-        return {entry.definition.queue for entry in self._entries.values()}
+    def queues(self) -> set[tuple[str, bool]]:
+        """The queues of the jobs that the entries make, and whether each is an ordered one."""
+        return {(entry.definition.queue, entry.definition.is_ordered) for entry in self._entries.values()}
 
     @property
     def next_at_ms(self) -> int:
@@ -390,12 +396,13 @@ class PeriodicEntries:
         headers: list[Header] = [("id", job_id.encode()), *definition.headers, ("run", run[-MOST_SHOWN:].encode())]
         if definition.expires_s is not None:
             headers.append(("expires", b"%d" % (time_ms + int(definition.expires_s * 1000))))
-        self._send(job_id, StoredJob(definition.queue, definition.key, definition.payload, headers))
+        job = StoredJob(definition.queue, definition.key, definition.payload, headers, definition.is_ordered)
+        self._send(job_id, job)
         return job_id
 
 
-def queues_of(command: Command) -> set[str]:
-    """The queues of the entries in a command, as far as it can be read."""
+def queues_of(command: Command) -> set[tuple[str, bool]]:
+    """The queues of the entries in a command, as far as it can be read, and whether each is an ordered one."""
     if command.kind not in (ADD, DECLARE):
         return set()
     try:
@@ -403,8 +410,9 @@ def queues_of(command: Command) -> set[str]:
     except BadRecord:
         return set()
     entries = body.get("entries") if command.kind == DECLARE else [body]
-    found = [each.get("queue") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
-    return {queue for queue in found if isinstance(queue, str)}
+    found = [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    pairs = ((each.get("queue"), each.get("ordered") is True) for each in found)
+    return {(queue, is_ordered) for queue, is_ordered in pairs if isinstance(queue, str)}
 
 
 def _json(body: Any) -> bytes:

@@ -13,7 +13,7 @@ It is deterministic and does no I/O. Its owner (:mod:`kafka.tasks.backends.kafka
 
 A job of the schedule is in one of these places (:mod:`kafka.tasks.format.schedule`)::
 
-    PUT ----> WAITING --due--------------> MOVED      (written to APP.QUEUE.due)
+    PUT ----> WAITING --due--------------> MOVED      (written to APP.QUEUE.due, of an ordered queue to APP.QUEUE)
                 |  |  '--due, announced--> SENT ------announced--> MOVED   (a state record says when it was written)
                 |  '-- expired, cancelled: ENDED -----announced--> MOVED   (REVOKED is written, then and again)
                 '----- the same, was announced for now or earlier: MOVED
@@ -173,7 +173,7 @@ class ScheduleMachine:
         self._unread_from_ms = NEVER_MS  # none of them is to be looked at before
         self._asked: set[str] = set()  # jobs that the next commands are about: objects, whenever they are due
         self._round_bytes = 0
-        self._missing_queues: frozenset[str] = frozenset()
+        self._missing_topics: frozenset[str] = frozenset()
         self._records: list[OutgoingRecord] = []
         self._stored: dict[str, int] = {}
         self._taken: list[tuple[int, str]] = []
@@ -216,9 +216,9 @@ class ScheduleMachine:
         return self._entries.take_changes()
 
     @property
-    def entry_queues(self) -> set[str]:
-        """The queues of periodic entries."""
-        return self._entries.queues
+    def entry_topics(self) -> set[str]:
+        """Where the jobs of periodic entries are written to."""
+        return {self._names.scheduled(*queue) for queue in self._entries.queues}
 
     @property
     def _has_enough(self) -> bool:
@@ -230,9 +230,9 @@ class ScheduleMachine:
         """Whether :meth:`take` has anything to be written."""
         return bool(self._records)
 
-    def set_missing_queues(self, queues: Collection[str]) -> None:
-        """These queues have no topics: their jobs end as FAILURE when they are due."""
-        self._missing_queues = frozenset(queues)
+    def set_missing_topics(self, topics: Collection[str]) -> None:
+        """These topics do not exist: jobs that are to be written there end as FAILURE when they are due."""
+        self._missing_topics = frozenset(topics)
 
     # -- what is stored -----------------------------------------------------------------------------------------------
 
@@ -527,7 +527,7 @@ class ScheduleMachine:
         if place.expires_ms is not None and now_ms >= place.expires_ms:
             self._end(place, JobState.REVOKED, reason_value("expired while it waited", self._host), now_ms)
             return
-        if job.queue in self._missing_queues:
+        if self._topic_of(job) in self._missing_topics:
             error = ErrorInfo("UnknownQueue", f"the queue {job.queue!r} of the job does not exist any more")
             self._end(place, JobState.FAILURE, error_value(error, self._host, now_ms), now_ms)
             return
@@ -682,12 +682,15 @@ class ScheduleMachine:
         self._records.append(OutgoingRecord(RecordKind.STATE, topic, value, key, headers, partition))
 
     def _write_job(self, job: StoredJob) -> None:
-        topic = self._names.due(job.queue)
-        self._records.append(OutgoingRecord(RecordKind.JOB, topic, job.value, job.key, job.headers))
+        """The producer chooses the partition: by the key, as that of the client does which enqueues a job."""
+        self._records.append(OutgoingRecord(RecordKind.JOB, self._topic_of(job), job.value, job.key, job.headers))
         self.moved_count += 1
 
+    def _topic_of(self, job: StoredJob) -> str:
+        return self._names.scheduled(job.queue, job.is_ordered)
+
     def _send_periodic(self, job_id: str, job: StoredJob) -> None:
-        if job.queue in self._missing_queues:
+        if self._topic_of(job) in self._missing_topics:
             error = ErrorInfo("UnknownQueue", f"the queue {job.queue!r} of the periodic entry does not exist any more")
             value = error_value(error, self._host, self._now_ms)
             self._write_state(job_id, JobState.FAILURE, value, self._now_ms)

@@ -85,6 +85,21 @@ def test_a_put_is_the_job_with_its_queue_its_key_and_its_time() -> None:
     )
 
 
+def test_a_job_of_an_ordered_queue_says_so_and_no_other() -> None:
+    for kind in (PUT, LEASE):
+        record = encode_put(Envelope(ID, "f", b"x", key=b"k"), "mail", DUE, kind, is_ordered=True)
+        assert record.headers[:5] == [
+            ("schedule-command", kind.encode()),
+            ("schedule-queue", b"mail"),
+            ("due", b"1700000000000"),
+            ("schedule-key", b"k"),
+            ("schedule-ordered", b"1"),
+        ]
+        command = decode_command(*record)
+        assert command is not None
+        assert command.job == StoredJob("mail", b"k", b"x", [("id", ID.encode()), ("name", b"f")], True)
+
+
 def test_each_command_has_its_headers() -> None:
     cancel = encode_command(CANCEL, ID, request=REQUEST, is_terminating=True)
     assert cancel == (
@@ -103,17 +118,19 @@ def test_each_command_has_its_headers() -> None:
 # -- both ways ---------------------------------------------------------------------------------------------------------
 
 
-@given(envelopes, st.sampled_from(["default", "mail.bulk", "a_b-c"]), st.integers(0, 10**18 - 1))
-def test_a_job_survives_the_way_through_the_schedule(envelope: Envelope, queue: str, due_ms: int) -> None:
+@given(envelopes, st.sampled_from(["default", "mail.bulk", "a_b-c"]), st.integers(0, 10**18 - 1), st.booleans())
+def test_a_job_survives_the_way_through_the_schedule(
+    envelope: Envelope, queue: str, due_ms: int, is_ordered: bool
+) -> None:
     """All but its ``due``, which is the command's."""
-    record = encode_put(envelope, queue, due_ms)
+    record = encode_put(envelope, queue, due_ms, is_ordered=is_ordered)
     command = decode_command(record.key, record.value, record.headers, 5)
     assert command is not None and command.job is not None
     assert (command.kind, command.subject, command.due_ms, command.time_ms) == (PUT, envelope.id, due_ms, 5)
     assert (command.generation, command.expires_ms) == (envelope.generation, envelope.expires_ms)
     job = command.job
     envelope.due_ms = None
-    assert job.queue == queue
+    assert (job.queue, job.is_ordered) == (queue, is_ordered)
     assert job.headers == envelope.headers()
     assert decode(job.value, job.headers, job.key) == envelope
 

@@ -45,6 +45,7 @@ jobs = st.builds(
     st.none() | st.binary(max_size=9),
     st.binary(max_size=20),
     own_headers,
+    st.booleans(),
 )
 
 RECORDS: list[tuple[ScheduleRecord, bytes, bytes | None]] = [
@@ -70,6 +71,14 @@ def test_a_waiting_job_has_its_queue_its_key_and_its_headers() -> None:
     assert record.headers[1:] == [
         ("schedule-queue", b"mail"), ("schedule-key", b"user-7"), ("id", ID.encode()), ("name", b"f"), ("mine", None)
     ]  # fmt: skip
+
+
+def test_a_job_of_an_ordered_queue_says_so_and_one_of_a_release_before_says_nothing() -> None:
+    record = encode_waiting(JobPlace(WAITING, ID, 5, 4, 3), JOB._replace(is_ordered=True))
+    assert record.headers[1:4] == [("schedule-queue", b"mail"), ("schedule-key", b"user-7"), ("schedule-ordered", b"1")]
+    without = [header for header in record.headers if header[0] != "schedule-ordered"]
+    assert decode_job(record.value, without) == JOB
+    assert not JOB.is_ordered
 
 
 def test_what_is_moved_or_gone_is_a_tombstone() -> None:

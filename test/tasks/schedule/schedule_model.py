@@ -76,6 +76,11 @@ class Model:
     old: set[str] = field(default_factory=set)
     """Jobs that were moved so long ago that the schedule may have forgotten them."""
 
+    @property
+    def missing_topics(self) -> set[str]:
+        """Those of the queues that there are no more."""
+        return {f"shop.{queue}{suffix}" for queue in self.missing for suffix in ("", ".due")}
+
     def take_round(self, commands: list[Command], records: list[OutgoingRecord], now: int) -> None:
         """One committed round."""
         events = [event for event in (self._event(record, now) for record in records) if event is not None]
@@ -100,6 +105,9 @@ class Model:
             assert "due" not in headers
             assert not any(name.startswith("schedule-") for name in headers), "they are the schedule's own"
             queue = record.topic.removeprefix("shop.").removesuffix(".due")
+            assert record.key in (None, b"key of " + job_id.encode()), "the key of another job"
+            assert record.topic.endswith(".due") is (record.key is None), "an ordered queue has one topic"
+            assert record.partition is None, "the key chooses it"
             assert record.value == job_id.encode() * (len(record.value or b"") // 32), "the payload of another job"
             return "job", job_id, int(headers.get("generation") or b"0"), queue, int(headers.get("crashes") or b"0")
         if record.topic == "shop.cancelled":

@@ -85,7 +85,7 @@ class World:
     def restored(self) -> ScheduleMachine:
         """What a new owner has read."""
         machine = ScheduleMachine(self.names, PARTITION, RESULTS_PARTITIONS, "host")
-        machine.set_missing_queues(self.model.missing)
+        machine.set_missing_topics(self.model.missing_topics)
         for stored in self.log.values():
             machine.restore(stored.key, stored.value, stored.headers, stored.offset)
         return machine
@@ -234,14 +234,19 @@ class World:
         """A job that is to start later: its id has that time."""
         due = self.now + delay_ms
         job_id = self.new_id(due)
-        envelope = Envelope(job_id, "f", job_id.encode() * size, expires_ms=expires_ms, generation=1)
-        self.append(encode_put(envelope, queue, due))
+        key = self._key_of(job_id)
+        envelope = Envelope(job_id, "f", job_id.encode() * size, expires_ms=expires_ms, key=key, generation=1)
+        self.append(encode_put(envelope, queue, due, is_ordered=key is not None))
         return job_id
+
+    def _key_of(self, job_id: str) -> bytes | None:
+        """Every third job has one, and its queue is said to be ordered."""
+        return None if self.number % 3 else b"key of " + job_id.encode()
 
     def new_leased(self, lease_ms: int, size: int = 1) -> str:
         """A job that came from its queue, and whose worker leaves it to the schedule."""
         job_id = self.new_id(self.now)
-        envelope = Envelope(job_id, "f", job_id.encode() * size)
+        envelope = Envelope(job_id, "f", job_id.encode() * size, key=self._key_of(job_id))
         self.lease(envelope, lease_ms)
         return job_id
 
@@ -256,7 +261,7 @@ class World:
     def lease(self, envelope: Envelope, lease_ms: int) -> None:
         """The worker that has a job asks the schedule to look after it."""
         leased = envelope.moved(envelope.attempt, envelope.crashes, generation=envelope.generation + 1)
-        self.append(encode_put(leased, "mail", self.now + lease_ms, LEASE))
+        self.append(encode_put(leased, "mail", self.now + lease_ms, LEASE, leased.key is not None))
         self.leases[leased.id] = leased
 
     def retry(self, envelope: Envelope, delay_ms: int) -> None:
@@ -267,7 +272,7 @@ class World:
         assert retried is not None
         self.write_state(retried)
         again = envelope.moved(envelope.attempt + 1, envelope.crashes, generation=envelope.generation + 1)
-        self.append(encode_put(again, "mail", due, PUT))
+        self.append(encode_put(again, "mail", due, PUT, again.key is not None))
 
     def succeed(self, envelope: Envelope) -> None:
         """The job has ended."""

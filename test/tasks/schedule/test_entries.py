@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafka.tasks.delivery.base import OutgoingRecord
+from kafka.tasks.delivery.base import OutgoingRecord, RecordKind
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.commands import (
     ADD,
@@ -120,6 +120,23 @@ def test_a_job_is_written_at_each_time_and_says_of_which_it_is() -> None:
     assert headers["expires"] == b"%d" % (START + HOUR + 90_000)
     assert str(headers["id"], "ascii").startswith(f"{START + HOUR:012x}")  # its result is found from the bare id
     assert owner.runs_until(START + 3 * HOUR) == [START + 2 * HOUR, START + 3 * HOUR]
+
+
+def test_the_job_of_an_ordered_queue_goes_to_its_one_topic_with_the_key_of_the_entry() -> None:
+    made = definition(key=b"user-7", is_ordered=True)
+    assert EntryDefinition.from_json(json.loads(made.to_bytes())) == made
+    machine = ScheduleMachine(TopicNames("shop"), 0, 4, "host")
+    machine.apply(command(ADD, "e", 0, made.to_bytes()), 0)
+    assert machine.entry_topics == {"shop.mail"}
+    machine.advance(3_600_000)
+    (job,) = [each for each in machine.take().records if each.kind is RecordKind.JOB]
+    assert (job.topic, job.key, job.partition) == ("shop.mail", b"user-7", None)
+
+
+def test_an_entry_of_a_release_before_is_of_a_queue_that_is_not_ordered() -> None:
+    body = definition().to_json()
+    assert "ordered" not in body, "nothing changes for entries of other queues"
+    assert not EntryDefinition.from_json(body).is_ordered
 
 
 def test_the_id_of_a_job_is_made_of_entry_and_time_alone() -> None:
@@ -347,7 +364,7 @@ def test_the_list_of_entries_comes_in_parts_that_fit_a_record() -> None:
 def test_jobs_of_a_queue_that_is_gone_end_as_failures() -> None:
     owner = Owner()
     owner.step(START, declare(START, "v1", definition()))
-    owner.machine.set_missing_queues({"mail"})
+    owner.machine.set_missing_topics({"shop.mail.due"})
     owner.machine.advance(START + HOUR)
     failures = [record for record in owner.commit() if record.topic == "shop.results"]
     assert [dict(record.headers or [])["state"] for record in failures] == [b"FAILURE"]

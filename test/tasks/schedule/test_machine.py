@@ -152,6 +152,29 @@ OLD = id_at(NOW, 3)
 # -- what waits --------------------------------------------------------------------------------------------------------
 
 
+def test_a_job_of_an_ordered_queue_is_written_to_the_one_topic_of_that_queue_with_its_key(bench: Bench) -> None:
+    """By whichever owner: the state of the schedule says it, too. The producer chooses the partition by the key."""
+    envelope = Envelope(LATER, "f", b"x", key=b"user-7", generation=1)
+    bench.round(encode_put(envelope, "mail", NOW + HOUR, is_ordered=True))
+    bench.restart()
+    bench.now = NOW + HOUR - SECOND
+    bench.round(reschedule(LATER, NOW + HOUR))
+    bench.now = NOW + HOUR
+    for offset in bench.machine.to_read([], bench.now):
+        assert bench.machine.load(*bench.log[offset], offset)
+    bench.machine.advance(bench.now)
+    (job,) = [each for each in bench.machine.take().records if each.kind is RecordKind.JOB]
+    assert (job.topic, job.key, job.partition) == ("shop.mail", b"user-7", None)
+    assert job.headers == [("id", LATER.encode()), ("name", b"f"), ("generation", b"1")]
+
+
+def test_an_ordered_queue_is_missing_when_its_own_topic_is(bench: Bench) -> None:
+    bench.machine.set_missing_topics(["shop.mail"])
+    envelope = Envelope(SOON, "f", b"x", key=b"user-7", generation=1)
+    bench.round(encode_put(envelope, "mail", NOW + 10 * SECOND, is_ordered=True), put(OLD, NOW))
+    assert [each[:3] for each in bench.at(NOW + 10 * SECOND)] == [("results", SOON, "FAILURE")]
+
+
 @pytest.mark.parametrize("job_id", [SOON, LATER])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_job_is_written_to_its_queue_when_it_is_due_and_not_before(bench: Bench, job_id: str, restarts: bool) -> None:
@@ -248,13 +271,13 @@ def test_a_job_that_has_expired_when_it_is_put_is_revoked(bench: Bench) -> None:
 
 
 def test_a_job_of_a_queue_that_is_gone_fails_when_it_is_due(bench: Bench) -> None:
-    bench.machine.set_missing_queues(["mail"])
+    bench.machine.set_missing_topics(["shop.mail.due"])
     bench.round(put(SOON, NOW + 10 * SECOND))
     assert bench.at(NOW + 10 * SECOND - 1) == []
     (written,) = bench.at(NOW + 10 * SECOND)
     assert written[:4] == ("results", SOON, "FAILURE", None)
     assert written[4]["type"] == "UnknownQueue"
-    bench.machine.set_missing_queues([])
+    bench.machine.set_missing_topics([])
     bench.round(put(OLD, NOW))
     assert bench.machine.moved_count == 1
 

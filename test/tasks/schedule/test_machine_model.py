@@ -101,7 +101,7 @@ class Actions:
     def miss(self, queues: frozenset[str]) -> None:
         self.world.run()
         self.world.model.missing = queues
-        self.world.machine.set_missing_queues(queues)
+        self.world.machine.set_missing_topics(self.world.model.missing_topics)
 
     def read(self, which: int) -> None:
         if self.jobs:

@@ -49,7 +49,7 @@ from kafka.tasks.backends.kafka.loop_task import LoopTask, next_turn, within
 from kafka.tasks.backends.kafka.schedule_reader import ScheduleReader
 from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, explain, fence
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.commands import QUEUE, Command, decode_command
+from kafka.tasks.format.commands import ORDERED, QUEUE, Command, decode_command
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.schedule.entries import queues_of
@@ -349,12 +349,14 @@ class PartitionOwner:
         machine = self.machine
         taken = self._take_waiting()
         commands = [command for _, command in taken if command is not None]
-        queues = {command.job.queue for command in commands if command.job is not None} | machine.entry_queues
-        queues.update(*map(queues_of, commands))
-        await self._read(machine.to_read(commands, self._context.now_ms()), queues)
+        topic_of = self._context.names.scheduled
+        topics = machine.entry_topics
+        topics.update(topic_of(each.job.queue, each.job.is_ordered) for each in commands if each.job is not None)
+        topics.update(topic_of(*queue) for each in commands for queue in queues_of(each))
+        await self._read(machine.to_read(commands, self._context.now_ms()), topics)
         due_topics = self._context.due_topics
-        await due_topics.look_for(queues)
-        machine.set_missing_queues(due_topics.missing)
+        await due_topics.look_for(topics)
+        machine.set_missing_topics(due_topics.missing)
         if self._may_learn_time and machine.next_at_ms <= self._context.clock.now_ms():
             self._learn_at = self._loop.time() + LEARN_S
             await within(self._loop, self._context.learn_time(), LEARN_S)
@@ -407,9 +409,9 @@ class PartitionOwner:
             "bad command", "ignoring a command for the schedule (%s, offset %d): %s", place, record.offset, why
         )
 
-    async def _read(self, offsets: list[int], queues: set[str]) -> None:
-        """Load the records at these offsets, and note the queues of their jobs. With too little room for all of them
-        the next step has one command, so that its record has room before others."""
+    async def _read(self, offsets: list[int], topics: set[str]) -> None:
+        """Load the records at these offsets, and note the topics that their jobs are for. With too little room for all
+        of them the next step has one command, so that its record has room before others."""
         machine, has_room = self.machine, True
 
         def take(offset: int, record: ConsumerRecord | None) -> bool:
@@ -417,7 +419,10 @@ class PartitionOwner:
             try:
                 if record is not None:
                     headers = record.headers
-                    queues.update(_decoded(raw) for name, raw in headers if name == QUEUE)
+                    by_name = dict(headers)
+                    if QUEUE in by_name:
+                        queue, is_ordered = _decoded(by_name[QUEUE]), by_name.get(ORDERED) == b"1"
+                        topics.add(self._context.names.scheduled(queue, is_ordered))
                     has_room = machine.load(record.key, record.value, headers, offset)
                     return has_room
                 why = "it is gone"
