@@ -42,13 +42,14 @@ from kafka.tasks.hooks import (
     finished_job,
 )
 from kafka.tasks.job import JobHandle
-from kafka.tasks.options import SendKeywords, TaskOptions, call_options, check_task_name, task_options
+from kafka.tasks.options import KeyFunction, SendKeywords, TaskOptions, call_options, check_task_name, task_options
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import (
     ClientKeywords,
     ClientSettings,
     Seconds,
     SettingKeywords,
+    flag,
     optional_timeout,
     read_settings,
 )
@@ -92,6 +93,8 @@ class App:
         self.handlers = Handlers()
         self._declared: DeclaredEntries | None = None
         self._queues: set[str] = {self.settings.default_queue, *self.settings.queues}
+        self._is_ordered: dict[str, bool] = {}  # the queues of queue()
+        self._ordered_queues: frozenset[str] = frozenset()
         self._lock = threading.RLock()
         self._local = threading.local()
         self._connect: Connect | None = None
@@ -108,14 +111,36 @@ class App:
 
     @property
     def queues(self) -> Sequence[str]:
-        """The declared queues: those of its tasks, the default one, and those of the setting ``queues``."""
+        """The declared queues: those of :meth:`queue` and of its tasks, the default one, and those of the setting
+        ``queues``."""
         return sorted(self._queues)
 
     @property
     def ordered_queues(self) -> frozenset[str]:
-        return frozenset()
+        """The queues that are declared with ``ordered=True``."""
+        return self._ordered_queues
 
     # -- declaring ----------------------------------------------------------------------------------------------------
+
+    def queue(self, name: str, *, ordered: bool = False) -> str:
+        """Declare a queue, and return its name: ``ledger = app.queue("ledger", ordered=True)``.
+
+        ``ordered``: jobs with the same ``key`` run one after another, in the order in which they were enqueued; a job
+        that fails and is retried holds up those behind it until it has ended. All apps that enqueue jobs for such a
+        queue, or run them, declare it so. Raises :class:`kafka.errors.IllegalArgumentError`, also when the queue was
+        declared otherwise.
+        """
+        check_queue(name)
+        is_ordered = flag("ordered", ordered)
+        if self._is_ordered.setdefault(name, is_ordered) is not is_ordered:
+            raise IllegalArgumentError(
+                f"the queue {name!r} is declared with ordered={not is_ordered} already, and cannot have "
+                f"ordered={is_ordered}, too: declare it once"
+            )
+        self._queues.add(name)
+        if is_ordered:
+            self._ordered_queues |= {name}
+        return name
 
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
@@ -134,6 +159,7 @@ class App:
         store_result: bool | None = None,
         serializer: str | None = None,
         aliases: Sequence[str] = (),
+        ordered_by: KeyFunction | None = None,
     ) -> Callable[[Callable[Concatenate[Context, P], R]], Task[P, R]]: ...
 
     @overload
@@ -150,6 +176,7 @@ class App:
         store_result: bool | None = None,
         serializer: str | None = None,
         aliases: Sequence[str] = (),
+        ordered_by: KeyFunction | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, *function: Any, **options: Any) -> Any:
@@ -160,8 +187,9 @@ class App:
         raised inside the task, at the hard one the job ends. ``expires``: seconds from the enqueue, after which it does
         not start any more. ``bind``: the function gets a :class:`Context` first. ``store_result=False``: no record of
         a success. ``serializer``: ``"json"``, ``"msgpack"`` or ``"pickle"``, of arguments and results. ``aliases``:
-        former names of a task that was renamed; jobs of these names are run by it, too, and ``send`` takes them. Raises
-        :class:`kafka.errors.IllegalArgumentError`.
+        former names of a task that was renamed; jobs of these names are run by it, too, and ``send`` takes them.
+        ``ordered_by``: a function of the task's arguments (without the context) that returns the job's key, as of
+        :meth:`Task.using`, or None. Raises :class:`kafka.errors.IllegalArgumentError`.
         """
         if function and (options or len(function) > 1 or not callable(function[0])):
             raise IllegalArgumentError("use @app.task, or @app.task(option=...) with named options only")
@@ -281,6 +309,7 @@ class App:
         must exist on the broker. ``options`` are those of :meth:`Task.using`.
         """
         read = call_options(options)
+        key = read.key
         check_task_name("the name of a task", name)
         if not isinstance(args, (list, tuple)):
             raise IllegalArgumentError(f"args must be a list or tuple of arguments, not {args!r}")
@@ -293,6 +322,7 @@ class App:
             task.check_call(positional, named)
             queue = queue or task.queue
             expires = expires if expires is not None else task.options.expires
+            key = task.key_of(positional, named) if key is None else key
         codec = self.codec_of(name)
         format_name = read.serializer or (self.settings.serializer if task is None else task.serializer.name)
         serializer = codec.writer(format_name)
@@ -310,7 +340,9 @@ class App:
         if task is not None and read.store_result is None:
             is_stored = task.store_result
         target = check_queue(queue or self.settings.default_queue)
-        return self.enqueue(name, target, headers, expires, positional, named, is_stored, codec, serializer, read.start)
+        return self.enqueue(
+            name, target, headers, expires, positional, named, is_stored, codec, serializer, read.start, key
+        )
 
     def batch(self, timeout: Seconds | None = None) -> Batch:
         """Many jobs, one flush: ``with app.batch() as b: task.delay(...)``; leaving it is :meth:`flush`.
@@ -395,7 +427,7 @@ class App:
         from kafka.tasks.periodic import DeclaredEntries
 
         if self._declared is None:
-            self._declared = DeclaredEntries()
+            self._declared = DeclaredEntries(lambda: self._ordered_queues)
         return self._declared
 
     @property
@@ -490,6 +522,7 @@ class App:
         codec: PayloadCodec,
         serializer: PayloadFormat,
         start: StartTime | None = None,
+        key: bytes | None = None,
     ) -> JobHandle[Any]:
         """Encode a call and pass it to the producer, or to the schedule when it starts later; raises the errors of
         :meth:`Task.delay`."""
@@ -508,10 +541,12 @@ class App:
         if expires_s is not None:
             own.append(("expires", b"%d" % (backend.clock.now_ms() + int(expires_s * 1000))))
         if due_ms is None:
-            sent = backend.send(route.topic, value, own)
+            sent = backend.send(route.topic, value, own, key)
         else:
             own.append((GENERATION, b"1"))
-            put = CommandRecord(job_id.encode(), value, put_headers(queue, None, time_of(job_id), own))
+            is_ordered = queue in self._ordered_queues
+            headers = put_headers(queue, key, time_of(job_id), own, is_ordered=is_ordered)
+            put = CommandRecord(job_id.encode(), value, headers)
             sent = backend.send_command(put, partition_of_job(job_id, backend.schedule_partitions()))
         handle: JobHandle[Any] = JobHandle(job_id, backend, codec, sent, is_stored)
         if self.handlers.enqueue_errors:

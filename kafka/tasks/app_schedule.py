@@ -88,6 +88,7 @@ class Schedule:
             raise IllegalArgumentError(f"add() takes a task of the app {self._app.name!r}, or its name, not {task!r}")
         times = read_times(cron, every, anchor, tz)
         definition = define_entry(name, times, missed, found.using(**options), args, kwargs)
+        definition = definition._replace(is_ordered=definition.queue in self._app.ordered_queues)
         found.check_call(tuple(args), dict(kwargs or {}))
         self._app.open_route(definition.queue)
         answer = self._ask(ADD, name, timeout, body=definition.to_bytes())

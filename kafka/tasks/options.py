@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from kafka.errors import IllegalArgumentError
 from kafka.tasks.errors import did_you_mean
@@ -26,6 +26,9 @@ from kafka.tasks.start_time import StartTime, instant_ms, start_time
 MOST_HEADER_NAME = 250
 """Characters of a header's name."""
 
+KeyFunction: TypeAlias = "Callable[..., str | bytes | None]"
+"""Returns the key of a job from the arguments of its task; None: it has no key."""
+
 LATER: Mapping[str, str] = {
     "unique": "the schedule",
     "debounce": "the schedule",
@@ -35,10 +38,18 @@ LATER: Mapping[str, str] = {
     "can_overlap": "the schedule",
     "fair_by": "the schedule",
     "fencing": "the schedule",
-    "key": "ordered queues",
-    "ordered": "ordered queues",
 }
 """Options of the design that this release refuses, and what they wait for."""
+
+_ELSEWHERE: Mapping[str, str] = {
+    "ordered": 'a queue is ordered, not {what}: ledger = app.queue("ledger", ordered=True), and queue=ledger',
+    "ordered_by": "ordered_by is an option of a task; {what} says its key itself: key=...",
+    "key": 'key is an option of a call: task.using(key="user-7").delay(...); for all calls of a task, ordered_by=',
+}
+"""Where an option is that others than those of the table do not have; ``what`` has not."""
+
+MOST_KEY_BYTES = 1_000
+"""Of a job's key, in UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +66,13 @@ class TaskOptions:
     store_result: bool | None = None
     serializer: str | None = None
     aliases: tuple[str, ...] = ()
+    ordered_by: KeyFunction | None = None
 
 
 @dataclass(frozen=True)
 class CallOptions:
     """What one call says. None: the task's option holds. ``headers``: of the caller's own. ``delay``: in seconds, and
-    ``eta``: in ms since the epoch; None: it starts at once."""
+    ``eta``: in ms since the epoch; None: it starts at once. ``key``: as the record has it."""
 
     queue: str | None = None
     timeout: float | None = None
@@ -71,6 +83,7 @@ class CallOptions:
     headers: tuple[Header, ...] = ()
     delay: float | None = None
     eta: int | None = None
+    key: bytes | None = None
 
     @property
     def start(self) -> StartTime | None:
@@ -89,6 +102,7 @@ class SendKeywords(TypedDict, total=False):
     headers: Mapping[str, str | bytes] | None
     delay: Seconds | None
     eta: datetime | None
+    key: str | bytes | None
 
 
 class CallKeywords(SendKeywords, total=False):
@@ -158,6 +172,30 @@ def _header_value(option: str, name: str, value: Any) -> bytes:
     raise IllegalArgumentError(f"{option}: the value of {name!r} must be str (of valid UTF-8) or bytes, not {value!r}")
 
 
+def _function(option: str, value: Any) -> KeyFunction:
+    if not callable(value):
+        example = "ordered_by=lambda user_id: f'user-{user_id}'"
+        raise IllegalArgumentError(
+            f"{option} must be a function of the task's arguments that returns a job's key, such as {example}, "
+            f"not {value!r:.100}"
+        )
+    function: KeyFunction = value
+    return function
+
+
+def check_key(option: str, value: Any) -> bytes:
+    """``value`` as the key of a record when it can be a job's key."""
+    with contextlib.suppress(UnicodeEncodeError):
+        key = value.encode() if isinstance(value, str) else value
+        if isinstance(key, bytes) and 0 < len(key) <= MOST_KEY_BYTES:
+            return key
+    hint = f": use str({value!r})" if isinstance(value, int) else ""
+    raise IllegalArgumentError(
+        f"{option} must be a str or bytes of 1 to {MOST_KEY_BYTES:,} bytes, such as 'user-7', which says which jobs "
+        f"belong together (jobs of the same key run in order in an ordered queue), not {value!r:.100}{hint}"
+    )
+
+
 _CALL: dict[str, Callable[[str, Any], Any]] = {
     "queue": optional(_queue),
     "timeout": optional(seconds),
@@ -168,14 +206,16 @@ _CALL: dict[str, Callable[[str, Any], Any]] = {
     "headers": _headers,
     "delay": optional(seconds),
     "eta": optional(instant_ms),
+    "key": optional(check_key),
 }
-_OF_CALLS = frozenset({"headers", "delay", "eta"})
+_OF_CALLS = frozenset({"headers", "delay", "eta", "key"})
 _TASK: dict[str, Callable[[str, Any], Any]] = {
     **{name: check for name, check in _CALL.items() if name not in _OF_CALLS},
     "aliases": _aliases,
     "name": optional(check_task_name),
     "retry": optional(retry_policy),
     "bind": flag,
+    "ordered_by": optional(_function),
 }
 
 
@@ -198,6 +238,8 @@ def _checked(what: str, given: Mapping[str, Any], table: Mapping[str, Callable[[
             raise IllegalArgumentError(
                 f"the option {name!r} of {what} needs {LATER[name]}, which this release does not have yet"
             )
+        if name not in table and name in _ELSEWHERE:
+            raise IllegalArgumentError(_ELSEWHERE[name].format(what=what))
         if name not in table and name in _OF_CALLS:
             raise IllegalArgumentError(f"{name} is an option of a call: task.using({name}=...).delay(...)")
         if name not in table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -59,16 +59,18 @@ def define_entry(
         raise IllegalArgumentError(f"args must be a list or tuple of arguments, not {args!r}")
     if not isinstance(kwargs, (Mapping, NoneType)) or not all(isinstance(key, str) for key in kwargs or ()):
         raise IllegalArgumentError(f"kwargs must be a dict with str keys, not {kwargs!r}")
-    task, queue, headers, payload, expires_s = call.template(tuple(args), dict(kwargs or {}))
+    task, queue, headers, payload, key, expires_s = call.template(tuple(args), dict(kwargs or {}))
     return EntryDefinition(
-        name, times.spec(), check_missed(missed), queue, task, tuple(headers), payload, None, expires_s
+        name, times.spec(), check_missed(missed), queue, task, tuple(headers), payload, key, expires_s
     )
 
 
 class DeclaredEntries:
-    """The entries that an app's code declares, by name."""
+    """The entries that an app's code declares, by name. ``ordered_queues``: the app's as they are now, since a queue
+    may be declared after the entries whose jobs go there."""
 
-    def __init__(self) -> None:
+    def __init__(self, ordered_queues: Callable[[], frozenset[str]] = frozenset) -> None:
+        self._ordered_queues = ordered_queues
         self._entries: dict[str, EntryDefinition] = {}
 
     def __len__(self) -> int:
@@ -88,16 +90,22 @@ class DeclaredEntries:
         """The queues of their jobs."""
         return {entry.queue for entry in self._entries.values()}
 
+    def _definitions(self) -> list[dict[str, Any]]:
+        """All entries by name, as commands have them."""
+        ordered = self._ordered_queues()
+        entries = (self._entries[name] for name in sorted(self._entries))
+        return [entry._replace(is_ordered=entry.queue in ordered).to_json() for entry in entries]
+
     def version(self) -> str:
         """What tells these entries from those of another version of the code."""
-        text = json.dumps([self._entries[name].to_json() for name in sorted(self._entries)])
+        text = json.dumps(self._definitions())
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
     def commands(self, partitions: int) -> list[tuple[int, CommandRecord]]:
         """The commands that say to each partition of the schedule what is declared."""
         version = self.version()
         by_partition: dict[int, list[dict[str, Any]]] = {partition: [] for partition in range(partitions)}
-        for name, entry in self._entries.items():
-            by_partition[partition_of_entry(name, partitions)].append(entry.to_json())
+        for definition in self._definitions():
+            by_partition[partition_of_entry(definition["name"], partitions)].append(definition)
         bodies = ((each, {"version": version, "entries": entries}) for each, entries in by_partition.items())
         return [(each, encode_command(DECLARE, "", body=json.dumps(body).encode())) for each, body in bodies]

@@ -22,7 +22,7 @@ from kafka.tasks.format.envelope import Envelope, Header
 from kafka.tasks.format.payload import PayloadCodec
 from kafka.tasks.format.serializers import PayloadFormat
 from kafka.tasks.functions import FunctionName, is_coroutine_function, kind_of, refusal_of_main
-from kafka.tasks.options import CallKeywords, TaskOptions, call_options
+from kafka.tasks.options import CallKeywords, KeyFunction, TaskOptions, call_options, check_key
 from kafka.tasks.retry import Retry
 from kafka.tasks.settings import check_limits
 from kafka.tasks.start_time import StartTime
@@ -66,6 +66,7 @@ class JobEnqueuer(Protocol):
         codec: PayloadCodec,
         serializer: PayloadFormat,
         start: StartTime | None = None,
+        key: bytes | None = None,
     ) -> JobHandle[Any]:
         """Encode the call and pass it to the producer. ``is_stored``: for the handle, whether its result is kept;
         ``codec``: how the arguments are written and the result is read; ``start`` None: at once."""
@@ -155,8 +156,10 @@ class Task(Generic[P, R]):
     def using(self, **options: Unpack[CallKeywords]) -> Call[P, R]:
         """The same task with other options for this call: ``queue timeout soft_timeout expires store_result
         serializer``; ``delay``, the seconds after which the job starts, or ``eta``, an aware ``datetime`` before which
-        it does not start; and ``headers``: names with str or bytes that travel with the job, such as a trace context;
-        the task finds them in ``ctx.headers``. Raises :class:`kafka.errors.IllegalArgumentError`."""
+        it does not start; ``key``, a str or bytes: jobs of the same key go to the same partition of their queue, and
+        run one after another where that queue is ordered (:meth:`kafka.tasks.App.queue`); and ``headers``: names with
+        str or bytes that travel with the job, such as a trace context; the task finds them in ``ctx.headers``. Raises
+        :class:`kafka.errors.IllegalArgumentError`."""
         return Call(self, options)
 
     @property
@@ -174,6 +177,13 @@ class Task(Generic[P, R]):
             raise TaskInMain(self._refusal)
         self._arguments.check(args, kwargs)
 
+    def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes | None:
+        """The key that ``ordered_by`` returns for these arguments; None without one, and when it returns None. Raises
+        what it raises, and :class:`kafka.errors.IllegalArgumentError` when it returns what is no key."""
+        function = self.options.ordered_by
+        found = None if function is None else function(*args, **kwargs)
+        return None if found is None else check_key(f"what ordered_by of task {self.name} returns", found)
+
     def check_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """``TypeError`` when the arguments do not fit the function."""
         self._arguments.check(args, kwargs)
@@ -185,7 +195,9 @@ class Task(Generic[P, R]):
 class Call(Generic[P, R]):
     """A task with the options of one call."""
 
-    __slots__ = ("_expires_s", "_headers", "_is_stored", "_queue", "_serializer", "_start", "_task")
+    __slots__ = (
+        "_expires_s", "_headers", "_is_stored", "_key", "_ordered_by", "_queue", "_serializer", "_start", "_task",
+    )  # fmt: skip
 
     def __init__(self, task: Task[P, R], given: Mapping[str, Any]) -> None:
         options = call_options(given)
@@ -195,6 +207,8 @@ class Call(Generic[P, R]):
         self._queue = task.app.check_queue(options.queue) if options.queue else task.queue
         self._expires_s = options.expires if options.expires is not None else own.expires
         self._start = options.start
+        self._key = options.key
+        self._ordered_by: KeyFunction | None = own.ordered_by if options.key is None else None
         self._is_stored = task.store_result if options.store_result is None else options.store_result
         self._serializer = task.codec.writer(options.serializer) if options.serializer else task.serializer
         self._headers = Envelope(
@@ -231,6 +245,7 @@ class Call(Generic[P, R]):
             task.codec,
             self._serializer,
             self._start,
+            self._key if self._ordered_by is None else task.key_of(args, kwargs),
         )
 
     @overload
@@ -261,17 +276,19 @@ class Call(Generic[P, R]):
         most = task.app.settings.max_payload_bytes
         if len(payload) > most:
             raise PayloadTooLarge(f"the arguments of task {task.name} are {len(payload)} bytes, more than {most}")
-        return CallTemplate(task.name, self._queue, self._headers, payload, self._expires_s)
+        key = self._key if self._ordered_by is None else task.key_of(args, kwargs)
+        return CallTemplate(task.name, self._queue, self._headers, payload, key, self._expires_s)
 
 
 class CallTemplate(NamedTuple):
     """One call as its jobs have it, each with an id of its own: name of the task, queue, headers without an id,
-    payload, and the seconds after which a job expires."""
+    payload, key, and the seconds after which a job expires."""
 
     task: str
     queue: str
     headers: list[Header]
     payload: bytes
+    key: bytes | None
     expires_s: float | None
 
 

@@ -605,6 +605,116 @@ def test_an_event_loop_goes_on_while_the_schedule_is_made_ready(app: App, backen
     assert threads[0] != threading.get_ident()
 
 
+# -- keys and ordered queues -------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_declared_by_its_name_whether_a_task_has_it_before_or_after(app: App) -> None:
+    app.task(name="early", queue="ledger")(lambda: None)
+    ledger = app.queue("ledger", ordered=True)
+    assert ledger == "ledger"
+    assert app.task(name="late", queue=ledger)(lambda: None).queue == "ledger"
+    assert app.queue("bulk") == "bulk"
+    assert app.queues == ["bulk", "default", "ledger"]
+    assert app.ordered_queues == frozenset({"ledger"})
+    assert app.queue("ledger", ordered=True) == "ledger", "a module may be loaded twice"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_queue_is_either_ordered_or_not(app: App, first: bool) -> None:
+    app.queue("ledger", ordered=first)
+    with pytest.raises(IllegalArgumentError, match=f"'ledger' is declared with ordered={first} already"):
+        app.queue("ledger", ordered=not first)
+    assert app.ordered_queues == (frozenset({"ledger"}) if first else frozenset())
+
+
+@pytest.mark.parametrize("given", [{"name": "no queue"}, {"name": "a.dead"}, {"name": "a", "ordered": 1}])
+def test_a_queue_that_cannot_be_is_refused(app: App, given: dict[str, Any]) -> None:
+    with pytest.raises(IllegalArgumentError):
+        app.queue(**given)
+    assert app.queues == ["default"]
+
+
+@pytest.mark.parametrize("way", ["call", "send", "coroutine"])
+def test_the_key_of_a_call_is_that_of_its_record(app: App, backend: FakeBackend, way: str) -> None:
+    pay = app.task(name="pay")(lambda user_id: None)
+    if way == "call":
+        pay.using(key="user-7").delay(7)
+    elif way == "send":
+        app.send("pay", (7,), key="user-7")
+    else:
+        asyncio.run(pay.using(key=b"user-7").delay_async(7))
+    record = only_record(backend, "shop.default")
+    assert record.key == b"user-7"
+    assert [name for name, _ in record.headers] == ["id", "name"], "the record's key says it"
+
+
+def test_a_key_goes_through_the_schedule_which_is_told_that_the_queue_is_ordered(
+    app: App, backend: FakeBackend
+) -> None:
+    pay = app.task(name="pay", queue="ledger")(lambda user_id: None)
+    pay.using(key="user-7", delay=5).delay(7)
+    put = only_put(backend)
+    assert put.job is not None
+    assert (put.job.key, put.job.is_ordered) == (b"user-7", False)
+    app.queue("ledger", ordered=True)
+    backend.queues.topics.clear()
+    pay.using(key="user-7", delay=5).delay(7)
+    put = only_put(backend)
+    assert put.job is not None
+    assert (put.job.key, put.job.is_ordered) == (b"user-7", True)
+
+
+@pytest.mark.parametrize("way", ["delay", "send", "coroutine"])
+def test_ordered_by_returns_the_key_from_the_arguments_of_the_call(app: App, backend: FakeBackend, way: str) -> None:
+    calls: list[Any] = []
+
+    def owner(*args: Any, **kwargs: Any) -> str:
+        calls.append((args, kwargs))
+        return f"user-{args[0]}"
+
+    @app.task(name="pay", bind=True, ordered_by=owner)
+    def pay(ctx: Context, user_id: int, amount: int = 0) -> None: ...
+
+    if way == "delay":
+        pay.delay(7, amount=3)
+    elif way == "send":
+        app.send("pay", (7,), {"amount": 3})
+    else:
+        asyncio.run(pay.delay_async(7, amount=3))
+    assert only_record(backend, "shop.default").key == b"user-7"
+    assert calls == [((7,), {"amount": 3})]
+
+
+def test_a_key_of_the_call_wins_and_none_is_no_key(app: App, backend: FakeBackend) -> None:
+    @app.task(name="pay", ordered_by=lambda user_id: None if user_id == 0 else f"user-{user_id}")
+    def pay(user_id: int) -> None: ...
+
+    pay.using(key="mine").delay(7)
+    pay.using(key=None).delay(7)
+    app.send("pay", (7,), key="mine")
+    pay.delay(0)
+    assert [record.key for record in backend.queues.topics["shop.default"]] == [b"mine", b"user-7", b"mine", None]
+
+
+def test_what_ordered_by_raises_reaches_the_caller_and_what_is_no_key_names_the_task(
+    app: App, backend: FakeBackend
+) -> None:
+    @app.task(name="pay", ordered_by=lambda user_id: {"x": "user"}[user_id])
+    def pay(user_id: str) -> None: ...
+
+    @app.task(name="book", ordered_by=lambda user_id: user_id)
+    def book(user_id: int) -> None: ...
+
+    with pytest.raises(KeyError, match="y"):
+        pay.delay("y")
+    for enqueue in (lambda: book.delay(7), lambda: app.send("book", (7,))):
+        with pytest.raises(IllegalArgumentError, match=r"ordered_by of task book returns.*not 7: use str\(7\)"):
+            enqueue()
+    with pytest.raises(TypeError, match="missing a required argument"):
+        pay.delay()  # type: ignore[call-arg]  # the arguments are looked at first
+    assert not backend.queues.topics
+
+
 def test_a_scheme_that_nobody_serves_is_refused() -> None:
     with pytest.raises(KafkaConfigurationError, match="no back end for 'redis'.*an entry point 'redis' of the group"):
         App("shop", bootstrap_servers="redis://").backend()

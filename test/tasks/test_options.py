@@ -76,6 +76,47 @@ def test_a_declaration_that_makes_no_sense_is_refused(given: dict[str, Any]) -> 
         task_options(given)
 
 
+@pytest.mark.parametrize("key", ["user-7", "ü", b"\x00\xff", "k" * 1000])
+def test_a_key_is_a_str_or_bytes_and_becomes_the_bytes_of_the_record(key: str | bytes) -> None:
+    assert call_options({"key": key}).key == (key.encode("utf-8") if isinstance(key, str) else key)
+    assert call_options({"key": None}).key is None
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (7, r"not 7: use str\(7\)$"),
+        ("", "not ''$"),
+        (b"", "not b''$"),
+        ("k" * 1001, "of 1 to 1,000 bytes"),
+        ("ü" * 501, "of 1 to 1,000 bytes"),
+        ("\ud800", "must be a str or bytes"),
+        (("user", 7), "must be a str or bytes"),
+        (bytearray(b"k"), "must be a str or bytes"),
+    ],
+)
+def test_what_is_no_key_is_refused_in_one_line_that_says_what_a_key_is(key: Any, text: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text) as error:
+        call_options({"key": key})
+    assert "jobs of the same key run in order in an ordered queue" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("read", "given", "text"),
+    [
+        (task_options, {"ordered": True}, r'a queue is ordered, not a task: .*app.queue\("ledger", ordered=True\)'),
+        (call_options, {"ordered": True}, r'a queue is ordered, not a call: .*app.queue\("ledger", ordered=True\)'),
+        (task_options, {"key": "user-7"}, "key is an option of a call.*for all calls of a task, ordered_by="),
+        (call_options, {"ordered_by": str}, "ordered_by is an option of a task; a call says its key itself: key="),
+        (task_options, {"ordered_by": "user_id"}, "ordered_by must be a function of the task's arguments"),
+    ],
+)
+def test_an_option_in_the_wrong_place_says_where_it_belongs(read: Any, given: dict[str, Any], text: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=text):
+        read(given)
+
+
 @pytest.mark.parametrize(
     ("headers", "text"),
     [

@@ -36,6 +36,9 @@ class Shop:
         return found
 
 
+def noted() -> None: ...
+
+
 @pytest.fixture
 def shop() -> Shop:
     return Shop()
@@ -53,6 +56,24 @@ def test_a_call_of_a_task_is_declared_to_the_partition_of_its_name(shop: Shop) -
     entry = EntryDefinition.from_json(body)
     assert (entry.task, entry.queue, entry.missed, entry.expires_s) == ("note", "mail", "once", 60.0)
     assert entry.times == {"cron": "0 3 * * *", "tz": "Europe/Paris"}
+
+
+def test_an_entry_has_the_key_of_its_call_and_says_whether_its_queue_is_ordered(shop: Shop) -> None:
+    shop.app.periodic(every=60, name="by call", key="user-7")(shop.note)
+    shop.app.periodic(every=60, name="by task", queue="ledger", ordered_by=lambda: "all")(noted)
+    version = shop.app.declared.version()
+
+    def entries() -> dict[str, EntryDefinition]:
+        found = [EntryDefinition.from_json(each) for body in shop.declared().values() for each in body["entries"]]
+        return {entry.name: entry for entry in found}
+
+    assert {name: (entry.key, entry.is_ordered) for name, entry in entries().items()} == {
+        "by call": (b"user-7", False),
+        "by task": (b"all", False),
+    }
+    shop.app.queue("ledger", ordered=True)  # after the entries that use it
+    assert {name: entry.is_ordered for name, entry in entries().items()} == {"by call": False, "by task": True}
+    assert shop.app.declared.version() != version, "owners are to take over what has changed"
 
 
 def test_an_app_without_periodic_jobs_says_so(shop: Shop) -> None:

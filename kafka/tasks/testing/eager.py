@@ -44,7 +44,7 @@ class EagerJobs:
     ) -> None:
         self.close()
 
-    def _check(self, topic: str, value: bytes, headers: list[Header]) -> None:
+    def _check(self, topic: str, value: bytes, headers: list[Header], key: bytes | None) -> None:
         """Refuse a coroutine where an event loop runs in this thread, since it needs one of its own."""
         name = decode(value, headers).name
         task = self._app.find_task(name)
@@ -54,7 +54,7 @@ class EagerJobs:
                 "delay() in a thread, as in `await asyncio.to_thread(send.delay, 7)`"
             )
 
-    def _run_sent(self, topic: str, value: bytes, headers: list[Header]) -> None:
+    def _run_sent(self, topic: str, value: bytes, headers: list[Header], key: bytes | None) -> None:
         if not self._jobs.is_running:
             self._jobs.run_to_end(MOST_RUNS)
 

@@ -48,7 +48,8 @@ GRAIN_S: Final = 1e-6
 _HIGHER_LIMIT: Final = "; if they do not, pass a higher limit: t.run_all(limit=...)"
 
 RanCallback = Callable[[Job, Outcome, "BaseException | None"], object]
-SentCallback = Callable[[str, bytes, "list[Header]"], object]
+SentCallback = Callable[[str, bytes, "list[Header]", "bytes | None"], object]
+"""Topic, value, headers and key of a job."""
 Wait = Callable[[str], StateRecord]
 
 
@@ -104,9 +105,9 @@ class _Backend(MemoryBackend):
         self._wait = wait
 
     def send(self, topic: str, value: bytes, headers: list[Header], key: bytes | None = None) -> RecordFuture:
-        self._check(topic, value, headers)
+        self._check(topic, value, headers, key)
         written = super().send(topic, value, headers, key)
-        self._on_sent(topic, value, headers)
+        self._on_sent(topic, value, headers, key)
         return written
 
     def send_command(self, record: CommandRecord, partition: int) -> RecordFuture:
@@ -115,9 +116,9 @@ class _Backend(MemoryBackend):
             return super().send_command(record, partition)
         job, topic = command.job, self._names.queue(command.job.queue)
         headers: list[Header] = [*job.headers, (DUE, b"%d" % command.due_ms)]
-        self._check(topic, job.value, headers)
+        self._check(topic, job.value, headers, job.key)
         written = super().send_command(record, partition)
-        self._on_sent(topic, job.value, headers)
+        self._on_sent(topic, job.value, headers, job.key)
         return written
 
     def before_wait(self, job_id: str) -> StateRecord | None:

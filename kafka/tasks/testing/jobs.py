@@ -26,7 +26,8 @@ class EnqueuedJob:
     """A job that was enqueued during the test.
 
     ``task`` is the task's name. ``options`` are those that came with the call or the task: ``timeout``,
-    ``soft_timeout``, ``delay`` and ``expires`` (seconds from the enqueue) and ``store_result``.
+    ``soft_timeout``, ``delay`` and ``expires`` (seconds from the enqueue) and ``store_result``. ``key``: as its record
+    has it: bytes, a str in UTF-8; None: it has none.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class EnqueuedJob:
         self.id = envelope.id
         self.task = envelope.name
         self.queue = queue
+        self.key = envelope.key
         given = {
             "timeout": envelope.timeout,
             "soft_timeout": envelope.soft_timeout,
@@ -168,8 +170,8 @@ class TestingJobs:
                 job.raise_error()
         return runs
 
-    def _note_sent(self, topic: str, value: bytes, headers: list[Header]) -> None:
-        self._add(decode(value, headers), topic.removeprefix(f"{self._app.name}."))
+    def _note_sent(self, topic: str, value: bytes, headers: list[Header], key: bytes | None) -> None:
+        self._add(decode(value, headers, key), topic.removeprefix(f"{self._app.name}."))
 
     def _add(self, envelope: Envelope, queue: str) -> EnqueuedJob:
         codec = self._app.codec_of(envelope.name)

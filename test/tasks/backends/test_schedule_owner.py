@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import (
     BrokerResponseError,
@@ -26,7 +27,7 @@ from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_owner, schedule_owners, transactions
 from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage, PartitionOwner
 from kafka.tasks.backends.kafka.transactions import check_transactions
-from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RUN, encode_command
+from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RUN, encode_command, put_headers
 from kafka.tasks.format.envelope import Header
 from kafka.tasks.format.job_id import time_of
 from kafka.tasks.schedule import machine as machine_module
@@ -234,6 +235,54 @@ def test_jobs_of_a_queue_without_topics_end_as_failures_and_hold_up_no_others(sc
     scene.until(lambda: job in scene.moved and scene.states)
     assert scene.states == [(lost, "FAILURE")]
     assert scene.moved == [job]
+
+
+PARTITION_OF_KEY = {
+    "21": 0,
+    "foobar": 2,
+    "a-little-bit-long-string": 0,
+    "a-little-bit-longer-string": 3,
+    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": 1,
+    "abc": 3,
+}
+"""The keys of Java's UtilsTest.testMurmur2, and their hashes there without the sign, modulo 4."""
+
+
+def test_a_job_of_an_ordered_queue_comes_to_the_partition_of_its_key_by_its_client_and_by_the_schedule(
+    broker: EmbeddedBroker
+) -> None:
+    scene = Scene(broker.bootstrap, f"shop{next(numbers)}", partitions=4)
+    app, topic, found = scene.app, scene.names.queue("mail"), []
+    app.queue("mail", ordered=True)
+    app.task(name="send", queue="mail")(lambda: None)
+    options: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    with KafkaConsumer(topic, scene.names.due("mail"), bootstrap_servers=scene.bootstrap, **options) as reader:
+        try:
+            scene.join()
+            for key in PARTITION_OF_KEY:
+                app.send("send", key=key)
+                app.send("send", key=key, delay=0.001)
+            app.flush(20)
+
+            def is_done() -> bool:
+                for records in reader.poll(0).values():
+                    found.extend((record.topic, (record.key or b"").decode(), record.partition) for record in records)
+                return len(found) == 2 * len(PARTITION_OF_KEY)
+
+            scene.until(is_done, within_s=30)
+        finally:
+            scene.close()
+    assert sorted(found) == sorted(2 * [(topic, key, partition) for key, partition in PARTITION_OF_KEY.items()])
+
+
+def test_jobs_of_an_ordered_queue_without_a_topic_end_as_failures(scene: Scene) -> None:
+    scene.own()
+    lost = scene.new_id()
+    own: list[Header] = [("name", b"send"), ("id", lost.encode()), ("generation", b"1")]
+    scene.send(lost, b"{}", put_headers("nowhere", b"k", scene.now_ms(), own, is_ordered=True))
+    job = scene.put()
+    scene.until(lambda: job in scene.moved and scene.states)
+    assert scene.states == [(lost, "FAILURE")]
 
 
 def test_an_entry_that_runs_as_soon_as_it_is_added_does_so_where_its_queue_has_no_topics(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from kafka.tasks import App, CancelResult, JobRevoked, JobState
+from kafka.tasks import App, CancelResult, JobRevoked, JobState, Retry
 from kafka.tasks.testing import FakeClock, TestingJobs
 
 START = datetime(2026, 3, 1, tzinfo=timezone.utc)
@@ -106,3 +106,36 @@ def test_periodic_entries_can_be_changed_while_the_test_runs(shop: Shop) -> None
 def test_eager_jobs_wait_for_no_delay(shop: Shop) -> None:
     with shop.app.eager():
         assert shop.note.using(delay=3600).delay("now").result() == "now"
+
+
+def test_a_job_keeps_its_key_on_all_its_ways_and_is_shown_with_it(shop: Shop) -> None:
+    """Retries, delays, periodic entries, added or declared, and the dead topic; of an ordered queue and of others."""
+    app = shop.app
+    app.queue("ledger", ordered=True)
+
+    @app.task(name="pay", queue="ledger", retry=Retry(max_attempts=2, backoff=lambda attempt: 4, jitter=False))
+    def pay() -> None:
+        raise OSError("no bank")
+
+    app.periodic(every=3600, key="slot", name="hourly")(pay)
+    with app.testing(FakeClock(START)) as t:
+        app.schedule.add("added", pay, every=3600, key="added")
+        pay.using(key="now").delay()
+        pay.using(key="later", delay=60, queue="default").delay()
+        pay.delay()
+        t.advance(10, hours=1)
+        found = {job.key for job in t.jobs}
+        assert found == {b"now", b"later", None, b"slot", b"added"}
+        assert {job.attempts for job in t.jobs} == {2}
+        assert {dead.job.key for dead in t.dead} == found
+        topics = t._in_process.topics.topics
+        written = {name: {record.key for record in topics.get(f"{app.name}.{name}", ())} for name in (
+            "ledger", "default", "default.due", "ledger.dead", "default.dead",
+        )}  # fmt: skip
+    assert written == {
+        "ledger": {b"now", None, b"slot", b"added"},
+        "default": set(),
+        "default.due": {b"later"},
+        "ledger.dead": {b"now", None, b"slot", b"added"},
+        "default.dead": {b"later"},
+    }
