@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
 
-from kafka import KafkaAdminClient, TopicPartition
-from kafka.tasks import JobHandle, JobState, Retry
+from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
+from kafka.tasks import Context, JobHandle, JobState, Retry
 from kafka.tasks.delivery.consumer_group import progress
 from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
-from kafka.tasks.format.offset_metadata import MOST_CHARACTERS, decode
+from kafka.tasks.format.offset_metadata import decode
 from test.conformance.test_tasks import Bench, Unique
 from test.support.either_broker import first_release_of_jobs
 from test.support.waiting import WITHIN_S, until
@@ -170,7 +171,9 @@ def test_behind_a_job_that_runs_for_long_the_others_end_and_none_of_them_runs_ag
 def test_no_more_is_taken_than_can_be_said_and_goes_on_when_jobs_end(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(progress, "FULL_CHARACTERS", 90)
+    """Each job that ends between others that have not takes some characters: there is room for fifty."""
+    most = progress.OTHER_CHARACTERS + 50 * progress.RUN_CHARACTERS
+    monkeypatch.setattr(progress, "MOST_CHARACTERS", most)
     monkeypatch.setattr(progress, "BITMAP_OFFSETS", 0)
     gates = {number: threading.Event() for number in range(0, 400, 2)}
     running: set[int] = set()
@@ -187,14 +190,90 @@ def test_no_more_is_taken_than_can_be_said_and_goes_on_when_jobs_end(
         jobs = [bench.app.send(step.name, (n,)) for n in range(400)]
     bench.work(concurrency=200)
     until(lambda: "no more jobs are taken" in caplog.text, "the partition is full")
-    full = len(running)
-    assert full < 400
-    longest = max(len(text) for _, text in committed(bench).values())
-    assert 90 <= longest <= MOST_CHARACTERS
+    assert 25 <= len(running) <= 100
+    assert max(len(text) for _, text in committed(bench).values()) <= most
     for gate in gates.values():
         gate.set()
     assert [job.result(WITHIN_S) for job in jobs] == list(range(400))
     until(lambda: committed(bench)[TopicPartition(bench.app.names.queue("default"), 0)][0] == 400, "all is committed")
+
+
+def test_jobs_of_a_key_run_in_order_and_one_that_fails_holds_its_key_alone(bench: Bench) -> None:
+    ran: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    lock = threading.Lock()
+    ledger = bench.app.queue("ledger", ordered=True)
+
+    @bench.app.task(bind=True, queue=ledger, retry=Retry(max_attempts=3, backoff=lambda attempt: 0.3, jitter=False))
+    def append(context: Context, user: str, n: int) -> int:
+        with lock:
+            ran[user].append((n, context.attempt))
+        if user == "failing" and n == 5 and context.attempt < 3:
+            raise OSError("try again")
+        if user == "dead" and n == 5:
+            raise OSError("never")
+        return n
+
+    users = ["failing", "dead", *(f"user-{number}" for number in range(20))]
+    bench.work(concurrency=8)
+    with bench.app.batch(WITHIN_S):
+        jobs = [(user, n, append.using(key=user).delay(user, n)) for n in range(30) for user in users]
+    for user, n, job in jobs:
+        if (user, n) == ("dead", 5):
+            assert job.wait(WITHIN_S)
+            assert job.status() is JobState.FAILURE
+        else:
+            assert job.result(WITHIN_S) == n
+    once = [(n, 1) for n in range(30)]
+    assert ran["failing"] == [*once[:5], (5, 1), (5, 2), (5, 3), *once[6:]]
+    assert ran["dead"] == [*once[:5], (5, 1), (5, 2), (5, 3), *once[6:]]
+    assert all(ran[user] == once for user in users[2:])
+    (death,) = bench.dead(queue="ledger")
+    assert (death.cause, death.origin.rsplit(":", 2)[0]) == ("attempts", bench.app.names.queue("ledger"))
+    assert bench.records(bench.app.names.due("ledger")) == []
+
+
+def test_jobs_of_a_key_keep_their_order_when_workers_come_and_go(bench: Bench) -> None:
+    ran: dict[str, list[int]] = defaultdict(list)
+    ledger = bench.app.queue("ledger", ordered=True)
+
+    @bench.app.task(queue=ledger, ordered_by=lambda user, n: user)
+    def append(user: str, n: int) -> int:
+        ran[user].append(n)
+        time.sleep(0.002)
+        return n
+
+    users = [f"user-{number}" for number in range(20)]
+    services = [bench.work(concurrency=4)]
+    jobs = []
+    for n in range(100):
+        jobs += [append.delay(user, n) for user in users]
+        if n == 20:
+            services.append(bench.work(concurrency=4))
+        if n == 60:
+            services[0].stop_soon()
+            services.append(bench.work(concurrency=4))
+        time.sleep(0.01)
+    for job in jobs:
+        assert job.wait(WITHIN_S)
+    services[0].stop()
+    assert {user: ran[user] for user in users} == dict.fromkeys(users, list(range(100)))
+
+
+def test_a_job_of_an_ordered_queue_that_is_due_later_goes_behind_those_of_its_key(bench: Bench) -> None:
+    ran: list[str] = []
+    ledger = bench.app.queue("ledger", ordered=True)
+
+    @bench.app.task(queue=ledger)
+    def append(what: str) -> None:
+        ran.append(what)
+
+    bench.work()
+    later = append.using(key="user", delay=1.0).delay("later")
+    now = append.using(key="user").delay("now")
+    assert now.wait(WITHIN_S)
+    assert later.wait(WITHIN_S)
+    assert ran == ["now", "later"]
+    assert bench.records(bench.app.names.due("ledger")) == []
 
 
 def test_what_is_no_jobs_metadata_is_ignored_and_jobs_run(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -207,7 +286,7 @@ def test_what_is_no_jobs_metadata_is_ignored_and_jobs_run(bench: Bench, caplog: 
     names = bench.app.names
     with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
         place = TopicPartition(names.queue("default"), 0)
-        admin.alter_group_offsets(names.group("default"), {place: (0, "2:from a release to come")})
+        admin.alter_group_offsets(names.group("default"), {place: OffsetAndMetadata(0, "2:from a release to come", -1)})
     bench.work()
     assert [job.result(WITHIN_S) for job in jobs] == list(range(9))
     assert "is not understood; jobs behind it run again" in caplog.text

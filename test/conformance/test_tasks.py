@@ -109,6 +109,8 @@ class Bench:
         own = self.another(crash_limit=given.settings.crash_limit, max_payload_bytes=given.settings.max_payload_bytes)
         own.tasks.update(given.tasks)
         own._queues.update(given._queues)
+        for queue in given.ordered_queues:
+            own.queue(queue, ordered=True)
         self._services.append(Service(own, **options))
         return self._services[-1]
 
@@ -122,11 +124,11 @@ class Bench:
             consumer.assign(ends)
             return poll_until(lambda: all(consumer.position(place) >= end for place, end in ends.items()), consumer)
 
-    def dead(self, count: int = 1) -> list[DeadLetter]:
+    def dead(self, count: int = 1, queue: str = "default") -> list[DeadLetter]:
         """The deaths in the dead topic, once there are ``count``."""
 
         def look() -> list[DeadLetter | None]:
-            found = [dead_letter_of(record.headers) for record in self.records(self.app.names.dead("default"))]
+            found = [dead_letter_of(record.headers) for record in self.records(self.app.names.dead(queue))]
             return found if len(found) >= count else []
 
         return [death for death in until(look, f"{count} deaths") if death is not None]

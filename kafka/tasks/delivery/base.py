@@ -51,15 +51,17 @@ class JobSource(NamedTuple):
 
 
 def sources_of(names: TopicNames, queues: Iterable[str], ordered: Collection[str] = ()) -> list[JobSource]:
-    """The topics that jobs of these queues are leased from. All jobs of those that are ``ordered`` are in one topic."""
+    """The topics that jobs of these queues are leased from. Suspects of those that are ``ordered`` stay in the queue's
+    topic; what is in their others was written by an app that does not declare the order."""
     sources: list[JobSource] = []
     for queue in queues:
         main, kinds = names.queue(queue), SourceKind
         if queue in ordered:
             sources += [JobSource(queue, main, kind, True) for kind in (kinds.MAIN, kinds.SUSPECT)]
         else:
-            topics = ((kinds.MAIN, main), (kinds.DUE, names.due(queue)), (kinds.SUSPECT, names.suspect(queue)))
-            sources += [JobSource(queue, topic, kind) for kind, topic in topics]
+            sources.append(JobSource(queue, main))
+        sources.append(JobSource(queue, names.due(queue), kinds.DUE))
+        sources.append(JobSource(queue, names.suspect(queue), kinds.SUSPECT))
     return sources
 
 

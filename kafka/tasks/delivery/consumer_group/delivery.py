@@ -359,6 +359,7 @@ class Member:
         self._queue = queue
         self._group = delivery.names.group(queue)
         self._loop: Any = delivery.client.loop
+        # Suspects of an ordered queue stay in its topic, which has another source as well.
         self._sources = {source.topic: source for source in sources if not source.is_suspect or not source.is_ordered}
         self._suspects = {source.topic: source for source in sources if source.is_suspect}
         self._owned: dict[TopicPartition, OwnedPartition] = {}
