@@ -16,7 +16,7 @@ from kafka.tasks.delivery.consumer_group import progress
 from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
 from kafka.tasks.format.offset_metadata import decode
 from test.conformance.test_tasks import Bench, Unique
-from test.support.either_broker import first_release_of_jobs
+from test.support.either_broker import every_release, first_release_of_jobs
 from test.support.waiting import WITHIN_S, until
 
 LEAVE_S = 2.0
@@ -64,6 +64,7 @@ def test_jobs_run_and_fail_on_the_first_release_that_keeps_them(bench: Bench) ->
     assert [death.cause for death in bench.dead()] == ["attempts"]
 
 
+@every_release
 def test_workers_that_come_and_go_stop_no_others_and_repeat_nothing(bench: Bench) -> None:
     ran: list[tuple[float, int]] = []
     lock = threading.Lock()
@@ -118,13 +119,14 @@ def test_a_job_that_runs_for_longer_than_a_session_keeps_its_partition_and_runs_
         runs.append(1)
         time.sleep(seconds)
 
-    bench.work()
+    services = [bench.work(), bench.work()]
+    until(lambda: all(service.is_member() for service in services), "both have partitions")
     job = long.delay(SESSION_S + 1)
-    bench.work()
     assert job.result(WITHIN_S + SESSION_S) is None
     assert runs == [1]
 
 
+@every_release
 def test_behind_a_job_that_runs_for_long_the_others_end_and_none_of_them_runs_again(bench: Bench) -> None:
     """The metadata of the committed offset says what has ended."""
     go_on, is_held = threading.Event(), threading.Event()
@@ -198,6 +200,7 @@ def test_no_more_is_taken_than_can_be_said_and_goes_on_when_jobs_end(
     until(lambda: committed(bench)[TopicPartition(bench.app.names.queue("default"), 0)][0] == 400, "all is committed")
 
 
+@every_release
 def test_jobs_of_a_key_run_in_order_and_one_that_fails_holds_its_key_alone(bench: Bench) -> None:
     ran: dict[str, list[tuple[int, int]]] = defaultdict(list)
     lock = threading.Lock()
@@ -232,6 +235,7 @@ def test_jobs_of_a_key_run_in_order_and_one_that_fails_holds_its_key_alone(bench
     assert bench.records(bench.app.names.due("ledger")) == []
 
 
+@every_release
 def test_jobs_of_a_key_keep_their_order_when_workers_come_and_go(bench: Bench) -> None:
     ran: dict[str, list[int]] = defaultdict(list)
     ledger = bench.app.queue("ledger", ordered=True)

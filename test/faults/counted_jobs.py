@@ -1,5 +1,5 @@
-"""The app of the kill tests, and its workers: each start of a job leaves a line ``id pid time attempt worker`` in a
-file.
+"""The app of the kill tests, and its workers: each start of a job leaves a line ``id pid time attempt worker what``
+in a file.
 
 Settings come through the environment, since workers are processes of their own: ``COUNTED_APP`` the app's name,
 ``COUNTED_SERVERS``, ``COUNTED_PARTITIONS``, ``COUNTED_DELIVERY``, ``COUNTED_FILE``, ``COUNTED_WORKER`` the worker's
@@ -35,6 +35,7 @@ def make_app(name: str, servers: str, partitions: int, delivery: str = "auto") -
     app.task(bind=True, name="work")(_work)
     app.task(bind=True, name="kill_the_worker")(_kill_the_worker)
     app.task(bind=True, name="hold")(_hold)
+    app.task(bind=True, name="append", queue=app.queue("ledger", ordered=delivery != "share"))(_append)
     retry = Retry(max_attempts=ATTEMPTS + 5, backoff=lambda attempt: BACKOFF_S, jitter=False)
     app.task(bind=True, name="retried", retry=retry)(_retried)
     if os.environ.get("COUNTED_RELEASE") != "old":
@@ -42,9 +43,9 @@ def make_app(name: str, servers: str, partitions: int, delivery: str = "auto") -
     return app
 
 
-def _note(context: Context) -> None:
+def _note(context: Context, what: str = "-") -> None:
     who = os.environ["COUNTED_WORKER"]
-    line = f"{context.job_id} {os.getpid()} {time.time():.6f} {context.attempt} {who}\n"
+    line = f"{context.job_id} {os.getpid()} {time.time():.6f} {context.attempt} {who} {what}\n"
     file = os.open(os.environ["COUNTED_FILE"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(file, line.encode())
@@ -61,6 +62,13 @@ def _work(context: Context, number: int, seconds: float) -> int:
 def _kill_the_worker(context: Context) -> None:
     _note(context)
     os.kill(os.getpid(), 9)
+
+
+def _append(context: Context, key: str, number: int, seconds: float) -> int:
+    """A job of the ordered queue: its start says which of its key it is."""
+    _note(context, f"{key}:{number}")
+    time.sleep(seconds)
+    return number
 
 
 def _hold(context: Context, gate: str) -> None:
@@ -84,13 +92,14 @@ def _later(context: Context, number: int) -> int:
 
 
 class Start(NamedTuple):
-    """One start of a job: the process it ran in, the time in seconds since the epoch, the attempt, and the number of
-    its worker."""
+    """One start of a job: the process it ran in, the time in seconds since the epoch, the attempt, the number of its
+    worker, and of a job of the ordered queue ``KEY:NUMBER``."""
 
     pid: int
     at: float
     attempt: int
     worker: int
+    what: str = "-"
 
 
 def read_topic(servers: str, topic: str) -> list[ConsumerRecord]:
@@ -134,6 +143,7 @@ class Crew:
         self._counted_bytes = self._count = 0
         self.workers: list[subprocess.Popen[bytes]] = []
         self.schedulers: list[subprocess.Popen[bytes]] = []
+        self.queues = "default"
         self.options: tuple[str, ...] = ()
         """Of the workers that are started from now on."""
         self._environment = {
@@ -149,7 +159,7 @@ class Crew:
         """One more worker; its log is in the crew's directory. With threads, a start's pid is its worker's."""
         number = len(self.workers)
         command = [
-            sys.executable, "-m", "kafka", "worker", "test.faults.counted_jobs:app",
+            sys.executable, "-m", "kafka", "worker", "test.faults.counted_jobs:app", "--queues", self.queues,
             "--pool", pool, "--concurrency", str(concurrency),
             "--log-level", os.environ.get("KAFKA_TEST_WORKER_LOG", "INFO"), *self.options,
         ]  # fmt: skip
@@ -169,8 +179,8 @@ class Crew:
         """All starts so far, by job."""
         found: dict[str, list[Start]] = defaultdict(list)
         for line in whole_lines(self.file):
-            job_id, pid, at, attempt, worker = line.split()
-            found[job_id].append(Start(int(pid), float(at), int(attempt), int(worker)))
+            job_id, pid, at, attempt, worker, what = line.split()
+            found[job_id].append(Start(int(pid), float(at), int(attempt), int(worker), what))
         return found
 
     def starts_count(self) -> int:
@@ -223,7 +233,11 @@ class Crew:
 
     def has_started_jobs(self, number: int) -> bool:
         """Whether the worker of this number has started any."""
-        return f" {number}\n" in self.file.read_text()
+        return any(start.worker == number for starts in self.starts().values() for start in starts)
+
+    def has_started_since(self, number: int, at: float) -> bool:
+        """Whether the worker of this number has started any after that time (seconds since the epoch)."""
+        return any(start.worker == number and start.at > at for of_job in self.starts().values() for start in of_job)
 
     def logs(self) -> str:
         """What the workers said, for the text of a failure."""

@@ -24,6 +24,7 @@ from kafka.client import KafkaClient
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import (
     Cancelled,
+    CommitFailedError,
     GroupAuthorizationFailedError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
@@ -400,6 +401,8 @@ class Member:
     def metadata(self) -> ConsumerGroupMetadata:
         """See :class:`kafka.tasks.delivery.consumer_group.settling.OffsetCommitter`."""
         metadata: ConsumerGroupMetadata = self.consumer.group_metadata()
+        if metadata.generation_id < 0:  # a coordinator takes what is committed so as of no member, from anybody
+            raise CommitFailedError(f"no member of group {self._group} now")
         return metadata
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future[None]:

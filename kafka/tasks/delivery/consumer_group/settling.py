@@ -223,10 +223,14 @@ class Settler:
         return batch
 
     def _without_lost(self, batch: list[_Unsettled]) -> list[_Unsettled]:
-        kept = [each for each in batch if not each.ending.lease.lost and each.partition in self._members]
-        if len(kept) < len(batch):
-            _call_done([each for each in batch if each.ending.lease.lost or each.partition not in self._members])
-        return kept
+        lost = [each for each in batch if self._is_lost(each)]
+        if not lost:
+            return batch
+        _call_done(lost)
+        return [each for each in batch if not self._is_lost(each)]
+
+    def _is_lost(self, each: _Unsettled) -> bool:
+        return each.ending.lease.lost or each.partition not in self._members
 
     def _settlements(
         self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, OffsetCommitter]
@@ -278,6 +282,9 @@ class Settler:
             if not failed:
                 settlements = self._settlements(batch, changed)
                 for member, offsets in self._by_member(settlements).items():
+                    # A member that was lost and has joined again may commit, but nothing of what it had before.
+                    if any(self._is_lost(each) for each in batch) or not settlements.keys() <= self._members.keys():
+                        raise AbortableTransactionError("partitions were lost")
                     await producer.send_offsets_to_transaction_async(offsets, member.metadata())
                 await producer.commit_transaction_async()
                 self._retry_failures = 0

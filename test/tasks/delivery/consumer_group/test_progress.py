@@ -33,6 +33,9 @@ KINDS: Final = {
 }
 OWN_MARKS: Final = ("ordered", "suspects")
 A_DAY_MS: Final = 86_400_000
+GAPS: Final = st.sampled_from((0, 0, 0, 1, 2))
+MOST_OPEN: Final = 60
+"""There is room for the marks of so many jobs."""
 KEYS: Final = st.sampled_from((None, None, b"a", b"b"))
 
 
@@ -716,12 +719,15 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
     # -- what happens ---------------------------------------------------------------------------------------------
 
-    @rule(more=st.lists(st.tuples(st.integers(0, 2), KEYS), min_size=1, max_size=6))
-    def append(self, more: list[tuple[int, bytes | None]]) -> None:
+    @precondition(lambda self: len(self.log) - len(self.completions) < MOST_OPEN)
+    @rule(more=st.lists(st.tuples(GAPS, KEYS), min_size=1, max_size=6), is_fetched=st.sampled_from((True, True, False)))
+    def append(self, more: list[tuple[int, bytes | None]], is_fetched: bool) -> None:
         for gap, key in more:
             self.log_end += gap
             self.log[self.log_end] = Record(self.log_end, key)
             self.log_end += 1
+        if is_fetched:
+            self.fetch(len(self.log), False)
 
     @rule(count=st.integers(1, 8), again=st.booleans())
     def fetch(self, count: int, again: bool) -> None:
@@ -773,6 +779,19 @@ class PartitionAgainstModel(RuleBasedStateMachine):
                 assert at >= self.firsts.get(record.key, -1), "a later job of the key came first"
                 self.firsts[record.key] = at
             self.out[at] = suspects
+
+    @rule(count=st.integers(1, 5), suspects=st.booleans())
+    def begin(self, count: int, suspects: bool) -> None:
+        """As a worker does it as long as nothing goes wrong."""
+        suspects = suspects and self.own
+        self.mark(count, suspects)
+        self.settle_ended()
+        self.take(count, suspects)
+
+    def settle_ended(self) -> None:
+        self.abort()
+        self.make(sorted(self.ended), {}, WRITER)
+        self.write(is_given_up=False)
 
     def running(self) -> list[int]:
         return sorted(self.out.keys() - self.parked)
@@ -846,7 +865,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         """Its owner does not learn that it is committed."""
         assert self.pending is not None
         self.persist(is_given_up=False)
-        self.die()
+        self.die(True)
 
     def write(self, *, is_given_up: bool) -> None:
         pending = self.pending
@@ -885,12 +904,14 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.now += to_ms
         self.progress.tick(self.now)
 
-    @rule()
-    def die(self) -> None:
+    @rule(is_fetched=st.booleans())
+    def die(self, is_fetched: bool) -> None:
         for at in self.out.keys() | self.ended:
             if at not in self.completions and at not in self.committed.jobs.keys() & self.parked:
                 self.haunted[at] = self.haunted.get(at, 0) + self.out.get(at, at in self.started)
         self.take_over()
+        if is_fetched:
+            self.fetch(len(self.log) + 1, False)
 
     @rule(data=st.data())
     def hand_over(self, data: st.DataObject) -> None:
@@ -934,8 +955,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
             self.tick(A_DAY_MS)
             for suspects in (False, True):
                 self.mark(100, suspects)
-            self.make(sorted(self.ended), {}, WRITER)
-            self.write(is_given_up=False)
+            self.settle_ended()
             for suspects in (False, True):
                 self.take(100, suspects)
             for at in self.running():
@@ -955,4 +975,4 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
 
 TestPartitionAgainstModel = PartitionAgainstModel.TestCase
-TestPartitionAgainstModel.settings = settings(max_examples=100 * ROUNDS, stateful_step_count=50, deadline=None)
+TestPartitionAgainstModel.settings = settings(max_examples=200 * ROUNDS, stateful_step_count=40, deadline=None)
