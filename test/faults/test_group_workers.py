@@ -3,7 +3,9 @@ has one end that readers see, and jobs of a key begin in their order."""
 
 from __future__ import annotations
 
+import itertools
 import signal
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -44,7 +46,13 @@ def begin(team: Crew, workers: int, pool: str = "threads", concurrency: int = 8)
     team.queues = "ledger"
     for _ in range(workers):
         team.start(concurrency, pool)
-    assert team.app.tasks["append"].using(key="first").delay("first", 0, 0.0).wait(60), team.logs()
+
+    def have_run() -> bool:
+        for handle in enqueue(team, 2 * KEYS, 0.0).values():
+            assert all(each.wait(60) for each in handle), team.logs()
+        return all(team.has_started_jobs(number) for number in range(workers))
+
+    until(have_run, "all workers have partitions", within_s=60, shown=team.logs)
 
 
 def check(team: Crew, servers: str, handles: dict[str, list[JobHandle[int]]]) -> dict[str, list[Start]]:
@@ -100,9 +108,9 @@ def test_a_worker_that_stood_still_for_longer_than_its_session_settles_nothing(
     """It goes on when others have run its jobs: what it had under way is not committed, and it works on as a member."""
     team = crew(servers, 4, "group")
     begin(team, 2, concurrency=4)
-    handles = enqueue(team, JOBS * rounds, 0.01)
-    zombie = team.workers[0]
-    until(lambda: team.has_come_to(JOBS * rounds // 4), "on the way", within_s=WITHIN_S, shown=team.logs)
+    began_at, zombie = time.time(), team.workers[0]
+    handles = enqueue(team, JOBS * rounds // 10, 0.2)
+    until(lambda: team.has_started_since(0, began_at), "it runs jobs", within_s=WITHIN_S, shown=team.logs)
     zombie.send_signal(signal.SIGSTOP)
     stopped_at = time.time()
     try:
@@ -135,17 +143,36 @@ def test_a_worker_that_stood_still_for_longer_than_its_session_settles_nothing(
 def test_workers_that_are_restarted_in_turn_repeat_nothing(servers: str, crew: MakeCrew, rounds: int) -> None:
     team = crew(servers, 6, "group")
     begin(team, 3)
-    handles = enqueue(team, JOBS * rounds, 0.005)
-    for number in range(3):
-        goal = (number + 1) * JOBS * rounds // 6
-        until(lambda goal=goal: team.has_come_to(goal), "on the way", within_s=WITHIN_S, shown=team.logs)  # type: ignore[misc]
-        team.workers[number].terminate()
-        team.start(8)
-        assert team.workers[number].wait(30) == 0, team.logs()
+    handles, is_over = defaultdict[str, list[JobHandle[int]]](list), threading.Event()
+
+    def keep_enqueueing() -> None:
+        append = team.app.tasks["append"]
+        for number in itertools.count():
+            for key in (f"key-{each}" for each in range(KEYS)):
+                handles[key].append(append.using(key=key).delay(key, number, 0.005))
+            if is_over.wait(0.1) and number * KEYS > JOBS * rounds:
+                return
+
+    producer = threading.Thread(target=keep_enqueueing)
+    producer.start()
+    try:
+        for number in range(3):
+            team.start(8)
+            until(
+                lambda number=number: team.has_started_jobs(3 + number),  # type: ignore[misc]
+                "the new worker has partitions", within_s=60, shown=team.logs,
+            )  # fmt: skip
+            team.workers[number].terminate()
+            assert team.workers[number].wait(30) == 0, team.logs()
+    finally:
+        is_over.set()
+        producer.join()
     starts = check(team, servers, handles)
+    ids = {handle.id for of_key in handles.values() for handle in of_key}
+    starts = {job_id: of_job for job_id, of_job in starts.items() if job_id in ids}
     assert all(len(of_job) == 1 for of_job in starts.values()), "nothing ran again"
     times = sorted(start.at for of_job in starts.values() for start in of_job)
-    pause_s = max(later - earlier for earlier, later in zip(times[1:], times[2:], strict=False))
+    pause_s = max(later - earlier for earlier, later in itertools.pairwise(times))
     print(f"the longest time without a start: {pause_s:.2f} s")
     assert pause_s < 2.0
     assert read_topic(servers, team.app.names.suspect("ledger")) == []

@@ -51,6 +51,7 @@ from kafka.tasks.delivery.base import (
     Publisher,
     SourceKind,
 )
+from kafka.tasks.delivery.consumer_group.assignor import QueueAssignor
 from kafka.tasks.delivery.consumer_group.owned_partition import OwnedPartition
 from kafka.tasks.delivery.consumer_group.settling import Settler, SettlerContext
 from kafka.tasks.errors import counted
@@ -86,11 +87,11 @@ LOG_S: Final = 60.0
 
 PROTOCOL_CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "classic": {
-        "partition_assignment_strategy": ["cooperative-sticky"],
+        "partition_assignment_strategy": [QueueAssignor],
         "session_timeout_ms": int(SESSION_S * 1000),
         "heartbeat_interval_ms": int(HEARTBEAT_S * 1000),
     },
-    "consumer": {"group_protocol": "consumer"},
+    "consumer": {"group_protocol": "consumer", "group_remote_assignor": "range"},
 }
 """Of members, by the group's protocol. Both leave the partitions of other members alone when one joins."""
 GROUP_SETTINGS: Final = (

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafka.client import KafkaClient
 from kafka.errors import (
     AbortableTransactionError,
     Cancelled,
+    CommitInRebalanceError,
     FatalTransactionError,
     KafkaError,
     KafkaTimeoutError,
@@ -56,6 +57,8 @@ LINGER_S: Final = 0.005
 """Between transactions: each costs as much as some fifty jobs, and what ends meanwhile shares the next one."""
 BACKOFF_S: Final = 0.05
 BACKOFF_MAX_S: Final = 5.0
+QUIET_FAILURES: Final = 3
+"""Rebalances and lost partitions are no trouble: so often in a row they are not logged."""
 CLOSE_S: Final = 5.0
 """So long at most the last rounds of a partition are waited for when it is given up."""
 
@@ -229,6 +232,12 @@ class Settler:
         _call_done(lost)
         return [each for each in batch if not self._is_lost(each)]
 
+    def _check_owned(self, batch: Sequence[_Unsettled], partitions: Iterable[OwnedPartition]) -> None:
+        """AbortableTransactionError when something of a transaction is another worker's by now. A member that was lost
+        and has joined again may commit, but nothing of what it had before."""
+        if any(self._is_lost(each) for each in batch) or any(each not in self._members for each in partitions):
+            raise AbortableTransactionError("partitions were lost")
+
     def _is_lost(self, each: _Unsettled) -> bool:
         return each.ending.lease.lost or each.partition not in self._members
 
@@ -280,11 +289,10 @@ class Settler:
             producer.begin_transaction()
             failed = await self._write(producer, batch)
             if not failed:
+                self._check_owned(batch, ())
                 settlements = self._settlements(batch, changed)
                 for member, offsets in self._by_member(settlements).items():
-                    # A member that was lost and has joined again may commit, but nothing of what it had before.
-                    if any(self._is_lost(each) for each in batch) or not settlements.keys() <= self._members.keys():
-                        raise AbortableTransactionError("partitions were lost")
+                    self._check_owned(batch, settlements)
                     await producer.send_offsets_to_transaction_async(offsets, member.metadata())
                 await producer.commit_transaction_async()
                 self._retry_failures = 0
@@ -414,7 +422,7 @@ class Settler:
         self._context.on_settled()
 
     def _log_failure(self, error: KafkaError, failures: int) -> None:
-        if failures > 1 or not isinstance(error, AbortableTransactionError):
+        if failures > QUIET_FAILURES or not isinstance(error, (AbortableTransactionError, CommitInRebalanceError)):
             text = explain(error, self._context.names)
             self._context.limited_log.warning(
                 type(error).__name__, "jobs that have ended are not settled yet, trying again: %s", text

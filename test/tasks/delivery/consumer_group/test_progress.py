@@ -780,17 +780,21 @@ class PartitionAgainstModel(RuleBasedStateMachine):
                 self.firsts[record.key] = at
             self.out[at] = suspects
 
-    @rule(count=st.integers(1, 5), suspects=st.booleans())
-    def begin(self, count: int, suspects: bool) -> None:
-        """As a worker does it as long as nothing goes wrong."""
+    @rule(
+        count=st.integers(1, 5), taken=st.integers(0, 5), suspects=st.booleans(), meanwhile=st.sampled_from((0, 0, 5))
+    )
+    def begin(self, count: int, taken: int, suspects: bool, meanwhile: int) -> None:
+        """As a worker does it as long as nothing goes wrong; ``meanwhile`` so many are marked for the next commit."""
         suspects = suspects and self.own
         self.mark(count, suspects)
-        self.settle_ended()
-        self.take(count, suspects)
+        self.settle_ended(meanwhile, suspects)
+        self.take(taken, suspects)
 
-    def settle_ended(self) -> None:
+    def settle_ended(self, meanwhile: int = 0, suspects: bool = False) -> None:
         self.abort()
         self.make(sorted(self.ended), {}, WRITER)
+        if meanwhile:
+            self.mark(meanwhile, suspects)
         self.write(is_given_up=False)
 
     def running(self) -> list[int]:
@@ -824,18 +828,28 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         ended = sorted(self.ended)
         some = st.lists(st.sampled_from(ended), unique=True) if ended and not all_ended else st.just(ended)
         completed = data.draw(some)
-        held: dict[int, MarkedJob] = {}
-        if self.own and self.running() and data.draw(st.booleans()):
-            for at in data.draw(st.lists(st.sampled_from(self.running()), unique=True, max_size=2)):
-                old = self.jobs.get(at, MarkedJob())
-                due_ms = data.draw(st.sampled_from((0, self.now + 1, self.now + 5)))
-                is_suspect = data.draw(st.booleans())
-                held[at] = MarkedJob(
-                    old.attempt + 1, old.crashes, old.losses if is_suspect else 0, False, is_suspect, due_ms,
-                    data.draw(st.integers(0, 1)), data.draw(st.integers(0, 1))
-                )  # fmt: skip
+        held = self.some_held(data) if self.own and self.running() and data.draw(st.booleans()) else {}
         self.parked |= held.keys()
         self.make(completed, held, WRITER)
+
+    @precondition(lambda self: self.own and self.running())
+    @rule(data=st.data())
+    def hold(self, data: st.DataObject) -> None:
+        self.abort()
+        held = self.some_held(data)
+        self.parked |= held.keys()
+        self.make([], held, WRITER)
+        self.commit_pending()
+
+    def some_held(self, data: st.DataObject) -> dict[int, MarkedJob]:
+        held: dict[int, MarkedJob] = {}
+        for at in data.draw(st.lists(st.sampled_from(self.running()), unique=True, min_size=1, max_size=2)):
+            old = self.jobs.get(at, MarkedJob())
+            is_suspect, unknown, since_ms = data.draw(st.tuples(st.booleans(), *[st.integers(0, 1)] * 2))
+            due_ms = data.draw(st.sampled_from((0, self.now + 1, self.now + 2, self.now + 5)))
+            losses = old.losses if is_suspect else 0
+            held[at] = MarkedJob(old.attempt + 1, old.crashes, losses, False, is_suspect, due_ms, unknown, since_ms)
+        return held
 
     def make(self, completed: list[int], held: dict[int, MarkedJob], writer: str) -> None:
         settlement = self.progress.settle(completed, held, writer)
