@@ -444,10 +444,12 @@ class Member:
     def _on_error(self, error: Exception) -> None:
         """What keeps it from being a member, or from reading."""
         delivery = self._delivery
-        if isinstance(error, _FATAL):
-            delivery.events.failed(error)
-            return
         text = explain(error, delivery.names)
+        if isinstance(error, _FATAL):
+            fatal = KafkaError(f"cannot take jobs of queue {self._queue} as a member of group {self._group}: {text}")
+            fatal.__cause__ = error
+            delivery.events.failed(fatal)
+            return
         delivery.limited_log.warning(
             (type(error).__name__, self._queue), "cannot take jobs of queue %s now: %s", self._queue, text
         )

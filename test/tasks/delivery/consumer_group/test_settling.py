@@ -1,0 +1,115 @@
+"""Jobs are settled with their results, whatever the brokers answer on the way: on the embedded broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafka.errors import KafkaError
+from kafka.tasks import READY, run_worker
+from kafka.tasks.format.records import decode
+from kafka.testing import EmbeddedBroker
+from test.conformance.test_tasks import Bench
+from test.support.waiting import WITHIN_S
+
+JOBS = 40
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(in_process=True) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bench(broker: EmbeddedBroker) -> Iterator[Bench]:
+    made = Bench(broker.bootstrap, "shop", "group")
+    yield made
+    made.close()
+
+
+def ends(bench: Bench) -> Counter[str]:
+    """Committed terminal records, by job."""
+    found: Counter[str] = Counter()
+    for topic in (bench.app.names.results, bench.app.names.late):
+        for record in bench.records(topic):
+            state = decode(record.key, record.value, record.headers)
+            if state is not None and state.state in READY:
+                found[state.id] += 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("api", "error"),
+    [
+        ("TxnOffsetCommit", "ILLEGAL_GENERATION"),
+        ("TxnOffsetCommit", "REBALANCE_IN_PROGRESS"),
+        ("TxnOffsetCommit", "NOT_COORDINATOR"),
+        ("EndTxn", "CONCURRENT_TRANSACTIONS"),
+        ("EndTxn", "PRODUCER_FENCED"),
+        ("EndTxn", "INVALID_PRODUCER_EPOCH"),
+        ("Produce", "NOT_LEADER_OR_FOLLOWER"),
+        ("Produce", "INVALID_PRODUCER_EPOCH"),
+        ("OffsetCommit", "REBALANCE_IN_PROGRESS"),
+        ("OffsetCommit", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("OffsetFetch", "COORDINATOR_LOAD_IN_PROGRESS"),
+    ],
+)
+def test_after_an_error_the_batch_is_made_again_and_nothing_runs_twice(
+    broker: EmbeddedBroker, bench: Bench, api: str, error: str
+) -> None:
+    ran: Counter[int] = Counter()
+
+    @bench.app.task
+    def step(n: int) -> int:
+        ran[n] += 1
+        return n
+
+    jobs = [step.delay(n) for n in range(JOBS)]
+    bench.app.flush(WITHIN_S)
+    matched: dict[str, Any] = {"topic": bench.app.names.results} if api == "Produce" else {}
+    refused = broker.faults.answer(api, error, first=2, **matched)
+    bench.work()
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(JOBS))
+    assert refused.hits == 2
+    assert ran == Counter(range(JOBS))
+    assert ends(bench) == Counter(job.id for job in jobs)
+
+
+def test_an_answer_that_is_lost_costs_no_second_run(broker: EmbeddedBroker, bench: Bench) -> None:
+    """Of the end of a transaction: it is committed, and the worker does not know."""
+    ran: Counter[int] = Counter()
+
+    @bench.app.task
+    def step(n: int) -> int:
+        ran[n] += 1
+        return n
+
+    jobs = [step.delay(n) for n in range(JOBS)]
+    bench.app.flush(WITHIN_S)
+    lost = broker.faults.close("EndTxn", when="after", first=1)
+    bench.work()
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(JOBS))
+    assert lost.hits == 1
+    assert ran == Counter(range(JOBS))
+
+
+def test_without_the_right_to_transactions_no_worker_starts(broker: EmbeddedBroker, bench: Bench) -> None:
+    @bench.app.task
+    def step() -> None: ...
+
+    broker.faults.answer("InitProducerId", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", first=20)
+    with pytest.raises(KafkaError, match=r"--operation Write --transactional-id shop\. --resource-"):
+        run_worker(bench.app, (), "inline", schedule=False)
+
+
+def test_who_may_not_be_a_member_ends_with_one_line(broker: EmbeddedBroker, bench: Bench) -> None:
+    @bench.app.task
+    def step() -> None: ...
+
+    broker.faults.answer("JoinGroup", "GROUP_AUTHORIZATION_FAILED", first=20)
+    with pytest.raises(KafkaError, match=r"member of group shop\.default\.group: .* --operation Read --group shop\. "):
+        run_worker(bench.app, (), "inline", schedule=False)
