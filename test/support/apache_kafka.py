@@ -34,7 +34,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import pytest
 
@@ -116,13 +116,23 @@ def _starting() -> Iterator[None]:
     _starts_s.append(time.monotonic() - began)
 
 
+class Place(NamedTuple):
+    """A node of a quorum, by its id, and the ports of its broker and its controller."""
+
+    node_id: int
+    port: int
+    controller_port: int
+
+
 class ApacheKafka:
     """One broker of one release, with its ZooKeeper when it needs one.
 
     ``settings`` go over the ones that a test broker has; ``directory`` (default: a temporary one, removed at the end)
     keeps data, settings and logs; ``jvm`` are the flags of the broker's JVM. ``beside``: a broker of 3 or later that is
     running and is its cluster's controller: this one joins it, as node 2 unless ``settings`` say otherwise.
-    ``plugins``: directories with more classes.
+    ``place`` and ``quorum``: this one is broker and controller there, in a cluster of 3 or later whose other nodes,
+    in all their places, are made of the same ``cluster_id``: see :func:`start_all`. ``plugins``: directories with more
+    classes.
     """
 
     def __init__(
@@ -133,10 +143,15 @@ class ApacheKafka:
         directory: pathlib.Path | None = None,
         jvm: Sequence[str] = FAST_START,
         beside: ApacheKafka | None = None,
+        place: Place | None = None,
+        quorum: Sequence[Place] = (),
+        cluster_id: str | None = None,
         plugins: Sequence[pathlib.Path] = (),
     ) -> None:
         self.beside = beside
-        self.cluster_id: str = beside.cluster_id if beside is not None else _random_cluster_id()
+        self._place = place
+        self._quorum = tuple(quorum)
+        self.cluster_id: str = cluster_id or (beside.cluster_id if beside is not None else random_id())
         """As releases since 3 are told it; older ones choose their own."""
         self.controller: str = beside.controller if beside is not None else ""
         self.version = version
@@ -171,21 +186,16 @@ class ApacheKafka:
 
         When it does not, an :class:`ApacheKafkaError` says so with its log, and nothing is left running.
         """
-        if self._broker is not None:
-            raise ApacheKafkaError(f"Apache Kafka {self.version} is running already")
+        start_all([self])
+        return self
+
+    def _begin(self) -> None:
         self._classpath = os.pathsep.join([jars.broker_classpath(self.version), *map(str, self._plugins)])
         self.directory = self.directory or pathlib.Path(tempfile.mkdtemp(prefix=f"apache-kafka-{self.version}-"))
         self.directory.mkdir(parents=True, exist_ok=True)
         _running.append(self)
-        try:
-            with _starting():
-                self._prepare(self.directory)
-                self._start_broker(time.monotonic() + _START_TIMEOUT_S)
-        except BaseException:
-            self.stop(gracefully=False)
-            raise
-        self._hang_up()
-        return self
+        self._prepare(self.directory)
+        self._launch_broker()
 
     def stop(self, *, gracefully: bool = True) -> None:
         """End the broker, then its ZooKeeper, and remove a temporary directory; nothing when not running."""
@@ -200,10 +210,22 @@ class ApacheKafka:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory = None
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and neither stopped nor killed since."""
+        return self._broker is not None
+
     def kill(self) -> None:
         """``kill -9`` the broker; its ZooKeeper stays, and so does its data."""
+        self._end_broker(gracefully=False)
+
+    def shut_down(self) -> None:
+        """SIGTERM the broker, which hands its leaderships over before it ends; its data stays."""
+        self._end_broker(gracefully=True)
+
+    def _end_broker(self, gracefully: bool) -> None:
         if self._broker is not None:
-            _end(self._broker, gracefully=False)
+            _end(self._broker, gracefully)
             self._broker = None
 
     def pause(self) -> None:
@@ -222,11 +244,10 @@ class ApacheKafka:
         """End the broker, if it runs, and start it again on the same data and the same port."""
         if self.directory is None:
             raise ApacheKafkaError(f"Apache Kafka {self.version} was never started")
-        if self._broker is not None:
-            _end(self._broker, gracefully)
-            self._broker = None
+        self._end_broker(gracefully)
         with _starting():
-            self._start_broker(time.monotonic() + _START_TIMEOUT_S)
+            self._launch_broker()
+            self._wait_started(time.monotonic() + _START_TIMEOUT_S)
 
     def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         """The last lines of the broker's log, and of its ZooKeeper's."""
@@ -246,7 +267,7 @@ class ApacheKafka:
         """Write the settings, start ZooKeeper or format the data directory."""
         (directory / "log4j.properties").write_text(_LOG4J1)
         (directory / "log4j2.yaml").write_text(_LOG4J2)
-        self._port, second_port = free_ports(2)
+        self._port, second_port = free_ports(2) if self._place is None else self._place[1:]
         self.bootstrap = f"127.0.0.1:{self._port}"
         settings = self._settings(directory, second_port) | self._settings_given
         properties = directory / "server.properties"
@@ -261,10 +282,11 @@ class ApacheKafka:
     ) -> None:
         """Give the broker a formatted data directory: Java takes 3 s to make one, so the processes of a run share a
         copy of the first one of each release. It belongs to node 1, and to one cluster: brokers that are made of it
-        have the same cluster id, and never meet.
+        have the same cluster id, and never meet. A node of a quorum gets a node id and a directory id of its own.
         """
         run = os.environ.get("KAFKA_TEST_RUN_DIRECTORY")
-        if run is None or (settings["node.id"], settings["process.roles"]) != (1, "broker,controller"):
+        is_first = (settings["node.id"], settings["process.roles"]) == (1, "broker,controller")
+        if run is None or not (is_first or self._quorum):
             self._format(directory, properties)
             return
         template = pathlib.Path(run) / f"apache-kafka-{self.version}"
@@ -274,10 +296,18 @@ class ApacheKafka:
                 self._format(directory, properties)
                 shutil.copytree(directory / "data", f"{template}.new")
                 os.rename(f"{template}.new", template)
-                return
+                if not self._quorum:
+                    return
+                shutil.rmtree(directory / "data")
         shutil.copytree(template, directory / "data")
         rows = (template / "meta.properties").read_text().splitlines()
-        self.cluster_id = next(row.removeprefix("cluster.id=") for row in rows if row.startswith("cluster.id="))
+        if self._quorum:
+            own = {"cluster.id": self.cluster_id, "node.id": settings["node.id"], "directory.id": random_id()}
+            fields = [row.partition("=") for row in rows if not row.startswith("#")]
+            rows = [f"{name}={own.get(name, value)}" for name, _, value in fields]
+            (directory / "data" / "meta.properties").write_text("\n".join([*rows, ""]))
+        else:
+            self.cluster_id = next(row.removeprefix("cluster.id=") for row in rows if row.startswith("cluster.id="))
 
     def _format(self, directory: pathlib.Path, properties: pathlib.Path) -> None:
         tool = ("kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(properties))
@@ -326,6 +356,9 @@ class ApacheKafka:
                 "broker.session.timeout.ms": 3000,
                 "broker.heartbeat.interval.ms": 500,
             }
+        if self._place is not None:
+            voters = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, _, port in self._quorum)
+            settings |= {"node.id": self._place.node_id, "controller.quorum.voters": voters}
         if self.beside is not None:
             settings |= {
                 "process.roles": "broker",
@@ -398,12 +431,13 @@ class ApacheKafka:
             self._first_call.close()
             self._first_call = None
 
-    def _start_broker(self, deadline: float) -> None:
+    def _launch_broker(self) -> None:
         assert self.directory is not None
+        self._broker = self._launch("broker", *self._jvm, "kafka.Kafka", str(self.directory / "server.properties"))
+
+    def _wait_started(self, deadline: float) -> None:
         while True:
-            self._broker = self._launch(
-                "broker", *self._jvm, "kafka.Kafka", str(self.directory / "server.properties")
-            )
+            assert self._broker is not None
             try:
                 while not self._answers():
                     self._check_alive(self._broker, deadline)
@@ -413,6 +447,7 @@ class ApacheKafka:
                 registered = any(text in self.log_tail() for text in ("is already registered", "NodeExists"))
                 if not registered or self._broker.poll() is None or time.monotonic() > deadline:
                     raise
+            self._launch_broker()
 
     def _answers(self) -> bool:
         """Whether Metadata v0 is answered: from 0.9 on with a broker in it, before with anything."""
@@ -440,6 +475,27 @@ class ApacheKafka:
             )
 
 
+def start_all(brokers: Sequence[ApacheKafka]) -> None:
+    """Start brokers side by side, and come back when all answer: those of a quorum answer only when most are up. When
+    one does not, none is left running."""
+    for broker in brokers:
+        if broker.is_running:
+            raise ApacheKafkaError(f"Apache Kafka {broker.version} is running already")
+    try:
+        with _starting():
+            for broker in brokers:
+                broker._begin()
+            deadline = time.monotonic() + _START_TIMEOUT_S
+            for broker in brokers:
+                broker._wait_started(deadline)
+    except BaseException:
+        for broker in brokers:
+            broker.stop(gracefully=False)
+        raise
+    for broker in brokers:
+        broker._hang_up()
+
+
 def _end(process: subprocess.Popen[bytes], gracefully: bool) -> None:
     """End a process and reap it; SIGKILL when SIGTERM does not help in time."""
     if process.poll() is not None:
@@ -454,7 +510,8 @@ def _end(process: subprocess.Popen[bytes], gracefully: bool) -> None:
     process.wait()
 
 
-def _random_cluster_id() -> str:
+def random_id() -> str:
+    """As Kafka writes ids of clusters and directories."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode().replace("-", "A", 1)
 
 

@@ -1,6 +1,9 @@
-"""A cluster of two real brokers for tests, and an administrator's client: topics here or there, leaders that move.
+"""Clusters of two or three real brokers for tests, and an administrator's client: topics here or there, leaders that
+move, who coordinates what, and whether all replicas are in sync.
 
-The fixture is ``cluster`` of ``test/client/conftest.py``, for all modules there.
+:func:`two_brokers` are for ``test/client`` (fixture ``cluster`` of its ``conftest.py``): one controller, and topics
+with the replicas that a test asks for. :func:`three_brokers` are for faults (``test/faults/clusters``): each of them is
+a controller too, everything has three replicas, and two must be in sync, so that any one may be lost.
 """
 
 from __future__ import annotations
@@ -8,38 +11,53 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafka import TopicPartition
 from kafka.client import KafkaClient
-from kafka.core.routing import Controller
-from kafka.errors import raise_for_code
+from kafka.core.routing import AnyNode, Controller, CoordinatorType, Target
+from kafka.errors import KafkaError, raise_for_code
+from kafka.protocol.coordinator import FindCoordinatorRequest
 from kafka.protocol.list_offsets import ListOffsetsRequest
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.quorum import DescribeQuorumRequest
 from kafka.protocol.quotas import AlterClientQuotasRequest
 from kafka.protocol.reassignments import AlterPartitionReassignmentsRequest, ElectLeadersRequest
-from kafka.protocol.topics import CreateTopicsRequest
+from kafka.protocol.topics import CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.transactions import InitProducerIdRequest
 from kafka.wire.message import Request, Response
 from test.support import apache_kafka as apache
-from test.support.apache_kafka import ApacheKafka
+from test.support.apache_kafka import LATEST, ApacheKafka, Place, start_all
+from test.support.ports import free_ports
 from test.support.waiting import eventually, until
 
 R = TypeVar("R", bound=Response)
+T = TypeVar("T")
+
+ANSWER_S: Final = 10.0
+"""Of one request to a cluster that may have lost a broker."""
+QUORUM_TOPIC: Final = "__cluster_metadata"
 
 
 class Cluster:
-    """Brokers 1 and 2, and an administrator's client of them."""
+    """Brokers 1, 2 and so on, and an administrator's client of them. It belongs to the test's thread."""
 
-    def __init__(self, one: ApacheKafka, two: ApacheKafka) -> None:
-        self.one = one
-        self.two = two
-        self.bootstrap = f"{one.bootstrap},{two.bootstrap}"
-        self.client = KafkaClient(bootstrap_servers=one.bootstrap)
+    def __init__(self, *brokers: ApacheKafka) -> None:
+        self.brokers = dict(enumerate(brokers, 1))
+        self.bootstrap = ",".join(broker.bootstrap for broker in brokers)
+        self.client = KafkaClient(bootstrap_servers=self.bootstrap.split(","))
 
-    def ask(self, request: Request[R]) -> R:
+    @property
+    def one(self) -> ApacheKafka:
+        return self.brokers[1]
+
+    @property
+    def two(self) -> ApacheKafka:
+        return self.brokers[2]
+
+    def ask(self, request: Request[R], target: Target | None = None) -> R:
         self.client.poll(timeout_ms=0)  # nobody polls it between two tests: a broker may have closed an idle connection
-        future = self.client.request(Controller(), request)
+        future = self.client.request(Controller() if target is None else target, request, ANSWER_S)
         self.client.poll(future=future)
         return future.result()
 
@@ -72,7 +90,7 @@ class Cluster:
         wrong one has to come again after its back-off."""
         return (
             self.client.cluster.leader_for_partition(partition) == leader
-            and all(self.told_by(node_id, partition) == leader for node_id in {1, 2, leader, *others})
+            and all(self.told_by(node_id, partition) == leader for node_id in {*self.brokers, leader, *others})
             and self.leads(partition, leader)
             and not any(self.leads(partition, node_id) for node_id in others)
         )
@@ -112,7 +130,10 @@ class Cluster:
 
     def warm_up(self) -> None:
         """A broker's first producer has to come again after its back-off: the numbers are not there yet."""
-        until(lambda: {broker.nodeId for broker in self.client.cluster.brokers()} == {1, 2}, meanwhile=self._refresh)
+        until(
+            lambda: {broker.nodeId for broker in self.client.cluster.brokers()} == set(self.brokers),
+            meanwhile=self._refresh,
+        )
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
 
         def code_of(node_id: int) -> int:
@@ -120,7 +141,7 @@ class Cluster:
             self.client.poll(future=future)
             return future.result().error_code
 
-        for node_id in (1, 2):
+        for node_id in self.brokers:
             eventually(lambda node_id=node_id: code_of(node_id), 0)  # type: ignore[misc]
 
     def quota(self, client_id: str, name: str, value: float | None) -> None:
@@ -130,6 +151,157 @@ class Cluster:
         )
         answer = self.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False))
         raise_for_code(answer.entries[0].error_code, client_id)
+
+
+    # -- through faults ----------------------------------------------------------------------------------------------
+
+    def retried(self, look: Callable[[], T], what: str) -> T:
+        """``look()``, again while it raises a retriable error: brokers may be down, or elect a leader."""
+        found: list[T] = []
+        seen: list[KafkaError] = []
+
+        def succeeds() -> bool:
+            try:
+                found.append(look())
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                seen[:] = [error]
+            return bool(found)
+
+        until(succeeds, what, meanwhile=lambda: self.client.poll(timeout_ms=100), shown=lambda: seen)
+        return found[0]
+
+    def metadata(self, node_id: int | None = None) -> MetadataResponse:
+        """Of all topics, the internal ones too, as one broker tells it, or any."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        return self.ask(request, AnyNode() if node_id is None else node_id)
+
+    def wait_healthy(self, within_s: float = 60.0) -> None:
+        """Until every broker answers, knows all the others, and tells of every partition that it has a leader and all
+        its replicas are in sync."""
+        missing: list[object] = []
+
+        def look() -> bool:
+            missing[:] = [fault for node_id in self.brokers for fault in self._faults_told_by(node_id)]
+            return not missing
+
+        until(look, "all replicas are in sync", within_s=within_s, shown=lambda: missing[:20],
+              meanwhile=lambda: self.client.poll(timeout_ms=100))  # fmt: skip
+
+    def _faults_told_by(self, node_id: int) -> list[object]:
+        try:
+            told = self.metadata(node_id)
+        except KafkaError as error:
+            return [f"node {node_id}: {error!r}"]
+        if {broker.node_id for broker in told.brokers} != set(self.brokers):
+            return [f"node {node_id} knows {[broker.node_id for broker in told.brokers]}"]
+        return [
+            f"node {node_id}: {topic.name}-{each.partition_index}, leader {each.leader_id}, in sync {each.isr_nodes}"
+            for topic in told.topics
+            for each in topic.partitions
+            if each.leader_id < 0 or set(each.isr_nodes) != set(each.replica_nodes)
+        ]
+
+    def partitions(self, *names: str) -> dict[TopicPartition, MetadataResponse.MetadataResponsePartition]:
+        """Those of topics whose names begin with one of these."""
+        told = self.retried(self.metadata, "a broker tells its metadata")
+        return {
+            TopicPartition(topic.name, each.partition_index): each
+            for topic in told.topics
+            if topic.name is not None and topic.name.startswith(names)
+            for each in topic.partitions
+        }
+
+    def leader_of(self, topic: str, partition: int = 0) -> int:
+        """The node that leads it."""
+        return until(lambda: self.partitions(topic)[TopicPartition(topic, partition)].leader_id, "a leader")
+
+    def coordinator_of(self, key: str, kind: CoordinatorType = CoordinatorType.GROUP) -> int:
+        """The node that coordinates a group, or a transactional id; of share state, ``group:topic id:partition``."""
+
+        def find() -> int:
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            told = self.ask(request, AnyNode())
+            found = told.coordinators[0]
+            raise_for_code(found.error_code, key)
+            return found.node_id
+
+        return self.retried(find, f"{key} has a coordinator")
+
+    def active_controller(self) -> int:
+        """The leader of the quorum of controllers."""
+        partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+        topic = DescribeQuorumRequest.TopicData(topic_name=QUORUM_TOPIC, partitions=[partition])
+
+        def find() -> int:
+            told = self.ask(DescribeQuorumRequest(topics=[topic]), AnyNode())
+            raise_for_code(told.error_code, QUORUM_TOPIC)
+            raise_for_code(told.topics[0].partitions[0].error_code, QUORUM_TOPIC)
+            return told.topics[0].partitions[0].leader_id
+
+        return self.retried(find, "there is an active controller")
+
+    def reassign(self, replicas: Mapping[TopicPartition, list[int]]) -> None:
+        """Give these partitions these replicas, and wait until they are in sync, and they alone."""
+        by_topic: dict[str, list[AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
+        for place, nodes in replicas.items():
+            entry = AlterPartitionReassignmentsRequest.ReassignablePartition(
+                partition_index=place.partition, replicas=nodes
+            )
+            by_topic.setdefault(place.topic, []).append(entry)
+        topics = [
+            AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=entries)
+            for name, entries in by_topic.items()
+        ]
+        request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=10_000)
+        self.retried(lambda: raise_for_code(self.ask(request).error_code, "reassignment"), "a reassignment")
+
+        def are_there() -> bool:
+            told = self.partitions(*by_topic)
+            return all(
+                told[place].leader_id in nodes and told[place].replica_nodes == nodes
+                and set(told[place].isr_nodes) == set(nodes)
+                for place, nodes in replicas.items()
+            )  # fmt: skip
+
+        until(are_there, "the replicas are where they should be", meanwhile=lambda: self.client.poll(timeout_ms=100))
+
+    def elect_preferred(self, places: list[TopicPartition]) -> None:
+        """Have the first replica of each of these lead it, and wait until it does."""
+        by_topic: dict[str, list[int]] = {}
+        for place in places:
+            by_topic.setdefault(place.topic, []).append(place.partition)
+        elected = [
+            ElectLeadersRequest.TopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic.items()
+        ]
+        request = ElectLeadersRequest(election_type=0, topic_partitions=elected, timeout_ms=10_000)
+        self.retried(lambda: raise_for_code(self.ask(request).error_code, "election"), "an election")
+
+        def do_lead() -> bool:
+            told = self.partitions(*by_topic)
+            return all(told[place].leader_id == told[place].replica_nodes[0] for place in places)
+
+        until(do_lead, "the preferred replicas lead", meanwhile=lambda: self.client.poll(timeout_ms=100))
+
+    def delete(self, *names: str) -> None:
+        """Delete the topics whose names begin with one of these."""
+        topics = [
+            DeleteTopicsRequest.DeleteTopicState(name=name)
+            for name in sorted({place.topic for place in self.partitions(*names)})
+        ]
+        if topics:
+            request = DeleteTopicsRequest(topics=topics, timeout_ms=10_000)
+            self.retried(lambda: self.ask(request), "topics are deleted")
+
+    def recover(self) -> None:
+        """Whatever a test has done to them, let all brokers run, and wait until all is well."""
+        for broker in self.brokers.values():
+            if broker.is_running:
+                broker.resume()
+            else:
+                broker.restart()
+        self.wait_healthy()
 
 
 @contextmanager
@@ -147,3 +319,53 @@ def two_brokers() -> Iterator[Cluster]:
             yield made
         finally:
             made.client.close()
+
+
+_THREE: Final[Mapping[str, object]] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    # A leader that ends without a word is missed after this time (9 s by default), a controller after a second (two).
+    "broker.session.timeout.ms": 2500,
+    "broker.heartbeat.interval.ms": 500,
+    "controller.quorum.fetch.timeout.ms": 1000,
+    "controller.quorum.election.timeout.ms": 500,
+    "controller.quorum.election.backoff.max.ms": 500,
+    "auto.leader.rebalance.enable": "false",  # tests say when leaders move
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+}
+_SHARE: Final[Mapping[str, object]] = {
+    "share.coordinator.state.topic.replication.factor": 3,
+    "share.coordinator.state.topic.min.isr": 2,
+}
+"""Since 4.0."""
+SMALL: Final = (*apache.FAST_START[:2], "-Xmx384m")
+RACKS: Final = "abc"
+
+
+@contextmanager
+def three_brokers(version: str = LATEST) -> Iterator[Cluster]:
+    """Brokers 1 to 3 of a release since 3.3 in the racks ``a``, ``b`` and ``c``, each of them a controller too."""
+    apache.require_apache_kafka(version)
+    ports = free_ports(6)
+    quorum = [Place(number + 1, ports[2 * number], ports[2 * number + 1]) for number in range(3)]
+    shared = {**_THREE, **(_SHARE if version >= "4" else {})}
+    cluster_id = apache.random_id()
+    brokers = [
+        ApacheKafka(
+            version, {**shared, "broker.rack": rack}, jvm=SMALL, place=place, quorum=quorum,
+            cluster_id=cluster_id,
+        )
+        for place, rack in zip(quorum, RACKS, strict=True)
+    ]  # fmt: skip
+    start_all(brokers)
+    made = Cluster(*brokers)
+    try:
+        made.warm_up()
+        yield made
+    finally:
+        made.client.close()
+        for broker in brokers:
+            broker.stop(gracefully=False)
