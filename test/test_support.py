@@ -1,8 +1,10 @@
-"""What tests rely on: the runner of real brokers, and the reader of Kafka's schemas."""
+"""What tests rely on: the runner of real brokers, the reader of Kafka's schemas, and the count of what is logged."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 import os
 import pathlib
 import socket
@@ -10,8 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
+from kafka.log_limit import LimitedLog
 from test.support import apache_kafka as apache
-from test.support import schemas
+from test.support import schemas, troubles
 from test.support.apache_kafka import ApacheKafka, ApacheKafkaError
 from test.support.waiting import NotWithin, eventually, look_until, until, whole_lines
 
@@ -113,3 +116,31 @@ def test_a_line_counts_when_it_is_whole(tmp_path: pathlib.Path) -> None:
     for text, lines in [("", []), ("a 1", []), ("a 1\n", ["a 1"]), ("a 1\nb", ["a 1"]), ("a 1\nb 2\n", ["a 1", "b 2"])]:
         path.write_text(text)
         assert whole_lines(path) == lines
+
+def test_lines_of_a_kind_are_counted_within_any_minute_and_by_process(tmp_path: pathlib.Path) -> None:
+    def row(at: float, template: str, text: str) -> str:
+        return json.dumps({"at": at, "logger": "kafka.x", "template": template, "text": text}) + "\n"
+
+    (tmp_path / "7.troubles").write_text(
+        row(0.0, "node %d", "node 1") + row(70.0, "node %d", "node 2") + row(71.0, "other", "other")
+        + row(100.0, "node %d", "node 3") + row(131.0, "node %d", "node 1")
+    )  # fmt: skip
+    (tmp_path / "8.troubles").write_text(row(70.5, "node %d", "node 2"))
+    assert troubles.worst_kinds(tmp_path) == [
+        (7, "kafka.x", "node %d", ["node 2", "node 3"]),
+        (7, "kafka.x", "other", ["other"]),
+        (8, "kafka.x", "node %d", ["node 2"]),
+    ]
+
+
+def test_a_line_is_of_the_kind_of_those_that_a_limit_has_left_out_before_it(tmp_path: pathlib.Path) -> None:
+    log, handlers = logging.getLogger("kafka.some_module"), logging.getLogger("kafka").handlers[:]
+    troubles.note_troubles(tmp_path)
+    try:
+        limited, text = LimitedLog(log, most=1, every_s=10.0, clock=iter((0.0, 1.0, 11.0)).__next__), "node %d is gone"
+        for number in range(3):
+            limited.warning("gone", text, number)
+    finally:
+        logging.getLogger("kafka").handlers[:] = handlers
+    (kind,) = troubles.worst_kinds(tmp_path)
+    assert (kind.template, len(kind.lines)) == (text, 2)

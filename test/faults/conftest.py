@@ -36,7 +36,7 @@ def crew(tmp_path: pathlib.Path) -> Iterator[Callable[..., Crew]]:
     made: list[Crew] = []
 
     def make(servers: str, partitions: int, delivery: str = "auto") -> Crew:
-        made.append(Crew(tmp_path, f"crew-{uuid.uuid4().hex[:8]}", servers, partitions, delivery))
+        made.append(Crew(tmp_path, f"crew-{uuid.uuid4().hex[:8]}", servers, partitions, {"delivery": delivery}))
         return made[-1]
 
     yield make

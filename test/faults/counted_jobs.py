@@ -2,23 +2,27 @@
 in a file.
 
 Settings come through the environment, since workers are processes of their own: ``COUNTED_APP`` the app's name,
-``COUNTED_SERVERS``, ``COUNTED_PARTITIONS``, ``COUNTED_DELIVERY``, ``COUNTED_FILE``, ``COUNTED_WORKER`` the worker's
-number, and ``COUNTED_RELEASE``: an ``old`` worker does not have the task ``later``.
+``COUNTED_SERVERS``, ``COUNTED_PARTITIONS``, ``COUNTED_FILE``, ``COUNTED_WORKER`` the worker's number, and
+``COUNTED_RELEASE``: an ``old`` worker does not have the task ``later``. ``COUNTED_SETTINGS`` are more settings of the
+app, as JSON, and ``COUNTED_EVERY`` the seconds between two runs of ``later`` by the schedule.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
 from collections import defaultdict
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer import ConsumerRecord
 from kafka.tasks import App, Context, JobHandle, Retry
+from test.support.troubles import note_troubles
 from test.support.waiting import until, whole_lines
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,19 +31,19 @@ ATTEMPTS = 3
 BACKOFF_S = 0.5
 
 
-def make_app(name: str, servers: str, partitions: int, delivery: str = "auto") -> App:
+def make_app(name: str, servers: str, partitions: int, **settings: Any) -> App:
     """The app as its workers declare it; in a test, one of the test's own, with the task as ``work``."""
-    app = App(
-        name, bootstrap_servers=servers, partitions=partitions, delivery=delivery, stop_grace=5.0, kill_grace=1.0
-    )
+    app = App(name, bootstrap_servers=servers, partitions=partitions, stop_grace=5.0, kill_grace=1.0, **settings)
     app.task(bind=True, name="work")(_work)
     app.task(bind=True, name="kill_the_worker")(_kill_the_worker)
     app.task(bind=True, name="hold")(_hold)
-    app.task(bind=True, name="append", queue=app.queue("ledger", ordered=delivery != "share"))(_append)
+    app.task(bind=True, name="append", queue=app.queue("ledger", ordered=settings.get("delivery") == "group"))(_append)
     retry = Retry(max_attempts=ATTEMPTS + 5, backoff=lambda attempt: BACKOFF_S, jitter=False)
     app.task(bind=True, name="retried", retry=retry)(_retried)
     if os.environ.get("COUNTED_RELEASE") != "old":
         app.task(bind=True, name="later")(_later)
+    if "COUNTED_EVERY" in os.environ:
+        app.periodic(every=float(os.environ["COUNTED_EVERY"]), args=(0,), missed="all")(app.tasks["later"])
     return app
 
 
@@ -133,9 +137,16 @@ class Crew:
     """Worker processes of one app, and what they started."""
 
     def __init__(
-        self, directory: pathlib.Path, name: str, servers: str, partitions: int, delivery: str = "auto"
+        self,
+        directory: pathlib.Path,
+        name: str,
+        servers: str,
+        partitions: int,
+        settings: Mapping[str, Any] | None = None,
+        **environment: str,
     ) -> None:
-        self.app = make_app(name, servers, partitions, delivery)
+        settings = settings or {}
+        self.app = make_app(name, servers, partitions, **settings)
         self.servers = servers
         self.directory = directory
         self.file = directory / "starts"
@@ -151,8 +162,9 @@ class Crew:
             "COUNTED_APP": name,
             "COUNTED_SERVERS": servers,
             "COUNTED_PARTITIONS": str(partitions),
-            "COUNTED_DELIVERY": delivery,
             "COUNTED_FILE": str(self.file),
+            "COUNTED_SETTINGS": json.dumps(settings),
+            **environment,
         }
 
     def start(self, concurrency: int = 2, pool: str = "threads", **environment: str) -> subprocess.Popen[bytes]:
@@ -253,9 +265,10 @@ class Crew:
 
 
 if "COUNTED_APP" in os.environ:
+    note_troubles()
     app = make_app(
         os.environ["COUNTED_APP"],
         os.environ["COUNTED_SERVERS"],
         int(os.environ["COUNTED_PARTITIONS"]),
-        os.environ["COUNTED_DELIVERY"],
+        **json.loads(os.environ["COUNTED_SETTINGS"]),
     )

@@ -8,6 +8,7 @@ a controller too, everything has three replicas, and two must be in sync, so tha
 
 from __future__ import annotations
 
+import base64
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -212,6 +213,12 @@ class Cluster:
             if topic.name is not None and topic.name.startswith(names)
             for each in topic.partitions
         }
+
+    def topic_id(self, name: str) -> str:
+        """As Kafka writes it."""
+        told = self.retried(self.metadata, "a broker tells its metadata")
+        (found,) = (topic.topic_id for topic in told.topics if topic.name == name)
+        return base64.urlsafe_b64encode(found.bytes).decode().rstrip("=")
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """The node that leads it."""
