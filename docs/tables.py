@@ -470,12 +470,15 @@ def logs_rows(packages: str) -> Rows:
 
 
 def _logged(node: ast.AST) -> str:
-    """The format of a call such as ``log.warning("...", ...)``; empty for any other node."""
+    """The format of a call such as ``log.warning("...", ...)``, or of a ``LimitedLog``'s, which has the kind of line
+    before it; empty for any other node."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not node.args:
         return ""
-    owner, text = node.func.value, node.args[0]
+    owner = node.func.value
     is_logger = isinstance(owner, ast.Name) and owner.id in ("log", "logger")
-    if not is_logger or node.func.attr not in LOG_LEVELS or not isinstance(text, ast.Constant):
+    is_limited = isinstance(owner, ast.Attribute) and owner.attr.endswith("_log")
+    text = node.args[min(int(is_limited), len(node.args) - 1)]
+    if not (is_logger or is_limited) or node.func.attr not in LOG_LEVELS or not isinstance(text, ast.Constant):
         return ""
     return "" if text.value.strip() == "%s" else str(text.value)
 

@@ -66,6 +66,9 @@ from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
 
+LOST_LOG_S: Final = 60.0
+"""Between two lines about lost locks: each broker of a cluster may be restarted within a minute."""
+
 LEADER_SEARCH_S: Final = 1.0
 """Interval of metadata refreshes while a subscribed topic, an assigned partition or a leader is missing."""
 
@@ -296,6 +299,7 @@ class ShareConsumerDriver:
         self._closing: Future[None] | None = None
         # came while closing: the leader session releases them, and the user never sees them
         self._withheld: set[ShareRecord] = set()
+        self._lost_log = LimitedLog(log, most=1, every_s=LOST_LOG_S, clock=client.loop.time)
 
     # -- what the owner says -------------------------------------------------------------------------------------------
 
@@ -490,7 +494,8 @@ class ShareConsumerDriver:
         if count:
             why = why or outcome.error or next(iter(outcome.partition_errors.values()), None)
             if self._closing is None:
-                log.warning(
+                self._lost_log.warning(
+                    "lost",
                     "group %s: lost the acquisition locks of %d records on node %s, they will be delivered again: %s",
                     self.group_id, count, leader.node_id, why or "their locks have ended",
                 )  # fmt: skip

@@ -237,6 +237,21 @@ def test_a_broker_that_is_gone_is_reported_once_in_the_log_and_not_with_every_at
     assert beats.count("INFO") <= 1
 
 
+def test_lost_locks_are_one_line_in_a_minute_however_many_brokers_go(
+    leaders: MakeLeaders, caplog: pytest.LogCaptureFixture
+) -> None:
+    three = leaders(3)
+    for node in three.nodes:
+        node.log.extend(range(5))
+    three.consumer.request_records(15)
+    three.wait(lambda: len(three.user.records) == 15, 10)
+    for node in three.nodes:
+        node.stop()
+        three.run(3)
+    assert len(three.user.lost) == 15
+    assert len([line for line in caplog.messages if "lost the acquisition locks" in line]) == 1
+
+
 def test_a_leader_that_takes_requests_and_answers_none_shows_too(leaders: MakeLeaders) -> None:
     one = leaders(1)
     one.consumer.request_records(5)

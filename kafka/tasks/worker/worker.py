@@ -35,6 +35,7 @@ from math import inf
 from typing import Any, Final, Protocol
 
 from kafka.errors import KafkaError
+from kafka.log_limit import LimitedLog
 from kafka.tasks.backends.base import WorkerBackend
 from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords
@@ -62,6 +63,9 @@ from kafka.tasks.worker.source_buffers import STUCK_GIVE_BACK_S, SourceBuffers
 __all__ = ["Worker", "WorkerOptions", "WorkerStage", "WorkerTimers"]
 
 log = logging.getLogger(__name__)
+
+LOST_LOG_S: Final = 60.0
+"""Between two lines about lost locks: each broker of a cluster may be restarted within a minute."""
 
 TURN_LEASES: Final = 128
 TURN_BYTES: Final = 1024 * 1024
@@ -112,6 +116,7 @@ class Worker:
         self._is_start_tracked = options.track_started
         self._on_left = on_left
         self._observers = tuple(observers)
+        self._lost_log = LimitedLog(log, most=1, every_s=LOST_LOG_S, clock=timers.time)
         self._arrived: deque[JobLease] = deque()  # leases that are not admitted yet
         self._is_degraded = False
         self._is_drained = False
@@ -511,7 +516,9 @@ class Worker:
         if count:
             self._counts["locks_lost"] += count
             jobs = counted(count, "job")
-            log.warning("lost the acquisition locks of %s (%s); other workers will run them", jobs, reason)
+            self._lost_log.warning(
+                "lost", "lost the acquisition locks of %s (%s); other workers will run them", jobs, reason
+            )
 
     def _check_clock(self) -> float:
         """The time; first in each event. Marks locks as lost that have timed out while this process did not run. A job

@@ -645,6 +645,16 @@ def test_locks_that_the_broker_says_are_gone_are_reported_once(stage: Stage) -> 
     assert "timed out" in stage.events.gone[1][1]
 
 
+def test_rejected_acknowledgements_are_one_line_in_a_minute_however_many_brokers_go(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.accept(*stage.leases)
+    answer, error = stage.main.options["on_acknowledged"], InvalidRecordStateError("offset 0 is not acquired")
+    for lease in stage.leases:
+        answer([Acknowledged(record_of(lease), AcknowledgeType.ACCEPT, error)])
+    assert len([line for line in caplog.messages if "finished job were rejected" in line]) == 1
+
+
 def test_a_finished_suspect_that_is_delivered_again_is_reported(stage: Stage) -> None:
     suspect = stage.suspect()
     suspect.options["on_records"]([a_record(offset) for offset in range(3)])

@@ -1165,6 +1165,19 @@ def test_a_lost_lock_cancels_the_job_and_drops_its_outcome(bench: Bench) -> None
     assert process.worker.counts["dropped"] == 1
 
 
+def test_lost_locks_are_one_line_in_a_minute_however_many_brokers_go(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.put("note", 1)
+    process = Process(bench)
+    bench.settle()
+    for _ in range(3):
+        lose_lock(process)
+        bench.settle()
+    assert process.worker.counts["locks_lost"] > 1
+    assert len([line for line in caplog.messages if line.startswith("lost the acquisition locks")]) == 1
+
+
 def test_a_zombies_result_does_not_appear(bench: Bench) -> None:
     job = bench.put("note", 1)
     zombie = Process(bench)

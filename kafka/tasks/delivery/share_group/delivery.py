@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kafka.client import KafkaClient
 from kafka.errors import CorruptRecordError, GroupMaxSizeReachedError, IllegalStateError, KafkaError
+from kafka.log_limit import LimitedLog
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.tasks.delivery.base import (
     DRAIN_S,
@@ -53,6 +54,8 @@ JOIN_S: Final = 60.0
 killed (45 s). Then it ends, so that its supervisor sees it. One that had a place, and a queue's suspects, wait on."""
 IDLE_CHECKS: Final = 3
 """A member that has got no suspects in so many intervals leaves."""
+REJECTED_LOG_S: Final = 60.0
+"""Between two lines about rejected acknowledgements: each broker of a cluster may be restarted within a minute."""
 
 
 class ShareDelivery:
@@ -77,8 +80,10 @@ class ShareDelivery:
         self._publisher = publisher
         self._finishing = PublishThenAccept(publisher, self._accept, names, events, self._loop, self._on_moved)
         self._find_suspects = find_suspects
+        # Of all sources: a broker that goes leads partitions of each.
+        self._rejected_log = LimitedLog(log, most=1, every_s=REJECTED_LOG_S, clock=client.loop.time)
         self._members = {
-            source: _Member(client, source, events) for source in sources if not source.is_suspect
+            source: _Member(client, source, events, self._rejected_log) for source in sources if not source.is_suspect
         }
         self._leaving: set[_Member] = set()
         self._requested: dict[JobSource, int] = {}  # of suspects
@@ -179,7 +184,7 @@ class ShareDelivery:
     def _open_suspects(self, topics: set[str]) -> None:
         for source in self.sources:
             if source.topic in topics and source not in self._members and not self._is_closing:
-                self._members[source] = _Member(self._client, source, self._events)
+                self._members[source] = _Member(self._client, source, self._events, self._rejected_log)
                 self.request(source, self._requested.get(source, 0))
 
     def _on_left(self, member: _Member, _: object) -> None:
@@ -232,11 +237,14 @@ class _Member:
     """One share consumer and the leases of what it holds."""
 
     __slots__ = (
-        "_unanswered", "_events", "_full_since", "_held", "_idle_checks", "_loop", "_source", "consumer"
+        "_unanswered", "_events", "_full_since", "_held", "_idle_checks", "_loop", "_rejected_log", "_source", "consumer"
     )  # fmt: skip
 
-    def __init__(self, client: KafkaClient, source: JobSource, events: DeliveryEvents) -> None:
+    def __init__(
+        self, client: KafkaClient, source: JobSource, events: DeliveryEvents, rejected_log: LimitedLog
+    ) -> None:
         self._source = source
+        self._rejected_log = rejected_log
         self._events = events
         self._held: dict[ShareRecord, JobLease] = {}
         self._unanswered: dict[ShareRecord, JobLease] = {}  # accepted and not answered yet: suspects, and what goes on
@@ -338,7 +346,8 @@ class _Member:
                 leases.append(lease)
         error = refused[0][2]
         if settled:
-            log.warning(
+            self._rejected_log.warning(
+                "rejected",
                 "%s: the acknowledgements of %s were rejected, they will be delivered again: %s",
                 self._source.topic,
                 counted(settled, "finished job"),
