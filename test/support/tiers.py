@@ -123,6 +123,7 @@ SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "test/conformance/": ("kafka/core/versions.py", "kafka/broker/emulation.py"),
     "test/peers/": ("kafka/records/", "kafka/broker/handlers/"),
     "test/faults/test_pools": ("kafka/tasks/pools/",),
+    "test/faults/clusters/": ("test/support/real_cluster.py",),  # twenty minutes, which no short run should have
     "test/faults/": ("kafka/tasks/worker/worker.py", "kafka/core/group/", "kafka/core/produce/sender.py"),
     "test/simulation/": ("kafka/core/", "kafka/net/"),
     "test/security/": ("kafka/core/sasl/", "kafka/net/tls.py"),
