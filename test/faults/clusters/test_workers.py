@@ -13,6 +13,6 @@ pytestmark = [
 ]
 
 
-@combinations("worker, share")
+@combinations("worker, share", "worker, group")
 def test_each_job_ends_once_and_starts_within_seconds(goes_through: GoesThrough, workload: str, fault: str) -> None:
     assert "0 lost" in goes_through(workload, fault)

@@ -342,7 +342,17 @@ class Scheduling(Jobs):
         return f"; {len(slots)} periodic jobs, late by {percentile(late):.2f} s (p99)"
 
 
-DELIVERIES: Final[Mapping[str, Mapping[str, Any]]] = {"share": {}}
+class GroupJobs(Jobs):
+    """The same by a consumer group."""
+
+    delivery = "group"
+
+    def start(self) -> None:
+        super().start()
+        self.coordinators = ((self.crew.app.names.group("default"), CoordinatorType.GROUP),)
+
+
+DELIVERIES: Final[Mapping[str, Mapping[str, Any]]] = {"share": {}, "group": {"delivery": "group"}}
 """How workers get their jobs: settings of the app."""
 
 
@@ -360,5 +370,6 @@ WORKLOADS: Final[Mapping[str, Row]] = {
     "consumer, KIP-848": Row(ConsumingByNewProtocol),
     "share consumer": Row(Sharing),
     "worker, share": Row(Jobs),
+    "worker, group": Row(GroupJobs, OLDER),
     "schedule": Row(Scheduling),
 }

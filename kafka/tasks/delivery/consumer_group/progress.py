@@ -85,11 +85,10 @@ class Settlement(NamedTuple):
 class CompletedOffsets:
     """Which offsets are done: all below ``position``, and runs behind it. ``position`` itself is not."""
 
-    __slots__ = ("_first_of", "_last_of", "count", "position")
+    __slots__ = ("_first_of", "_last_of", "position")
 
     def __init__(self, position: int, runs: Iterable[tuple[int, int]] = ()) -> None:
         self.position = position
-        self.count = 0  # of those behind the position
         self._last_of: dict[int, int] = {}  # first offset of a run -> its last one
         self._first_of: dict[int, int] = {}  # and the reverse
         for first, last in runs:
@@ -100,14 +99,12 @@ class CompletedOffsets:
         other = CompletedOffsets(self.position)
         other._last_of = dict(self._last_of)
         other._first_of = dict(self._first_of)
-        other.count = self.count
         return other
 
     def add(self, first: int, last: int) -> None:
         """These offsets are done, none of which was."""
         first = max(first, self.position)
-        added = last + 1 - first
-        if added <= 0:
+        if first > last:
             return
         before = self._first_of.pop(first - 1, None)
         if before is not None:
@@ -118,10 +115,8 @@ class CompletedOffsets:
             del self._first_of[behind]
             last = behind
         if first <= self.position:
-            self.count -= last + 1 - first - added
             self.position = last + 1
         else:
-            self.count += added
             self._last_of[first] = last
             self._first_of[last] = first
 

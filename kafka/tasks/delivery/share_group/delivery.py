@@ -237,7 +237,8 @@ class _Member:
     """One share consumer and the leases of what it holds."""
 
     __slots__ = (
-        "_unanswered", "_events", "_full_since", "_held", "_idle_checks", "_loop", "_rejected_log", "_source", "consumer"
+        "_unanswered", "_events", "_full_since", "_held", "_idle_checks", "_loop", "_rejected_log", "_source",
+        "consumer",
     )  # fmt: skip
 
     def __init__(

@@ -101,7 +101,6 @@ def test_completed_offsets_are_those_that_were_added(order: list[int], count: in
     position = next(each for each in range(13) if each not in done and each >= start)
     behind = [each for each in sorted(done) if each > position]
     assert completed.position == position
-    assert completed.count == len(behind)
     assert [each for first, last in completed.runs() for each in range(first, last + 1)] == behind
     assert all(last + 1 < first for (_, last), (first, _) in zip(completed.runs(), completed.runs()[1:], strict=False))
 
@@ -109,7 +108,7 @@ def test_completed_offsets_are_those_that_were_added(order: list[int], count: in
 def test_a_copy_of_completed_offsets_changes_apart() -> None:
     completed = CompletedOffsets(0, [(2, 3)])
     completed.copy().add(0, 1)
-    assert (completed.position, completed.runs(), completed.count) == (0, ((2, 3),), 2)
+    assert (completed.position, completed.runs()) == (0, ((2, 3),))
 
 
 # -- marks before jobs are handed out ---------------------------------------------------------------------------------
@@ -622,6 +621,21 @@ def test_held_jobs_fill_the_metadata_to_its_limit_at_most() -> None:
     assert 60 < len(out) < 200
     settlement = commit(progress, held=dict.fromkeys(out, job))
     assert 2_500 < len(settlement.metadata) <= MOST_CHARACTERS
+
+
+def test_room_is_kept_for_jobs_whose_keys_become_free() -> None:
+    progress = owner(kind="ordered")
+    keys = [b"%d" % each for each in range(60)]
+    log = [Record(each, key) for each, key in enumerate([*keys, *keys])]
+    progress.add([*log, *records(*range(120, 1_000))], 0)
+    assert begin(progress, 120) == [*range(60), *range(120, 150)]
+    end(progress, *range(60), *range(121, 150))
+    out = [120, *begin(progress, 1_000)]
+    while taken := begin(progress, 1_000):
+        out += taken
+    assert 60 < len(out) < 125
+    job = MarkedJob(16_000, 16_000, 16_000, True, True, 1 << 41, 16_000, 1 << 41)
+    assert len(commit(progress, held=dict.fromkeys(out, job)).metadata) <= MOST_CHARACTERS
 
 
 # -- owners that come and go, against a plain model --------------------------------------------------------------------
