@@ -3,6 +3,7 @@
     purge      remove the jobs that have not ended
     pause      workers lease none of its jobs until it is resumed
     resume     they lease its jobs again
+    migrate    have its jobs delivered by share groups, or by a consumer group, from now on
 
 An action is a function that returns the exit code, and its line in :data:`ACTIONS`.
 """
@@ -14,9 +15,10 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
-from kafka.cli import EXIT_OK, client_settings
+from kafka.cli import EXIT_OK, CommandError, client_settings
 from kafka.cli.confirmation import confirm
 from kafka.tasks import App
+from kafka.tasks.errors import counted
 
 _HELD: Final = "Jobs that workers hold go on, and jobs that wait in the schedule stay there"
 """What a purge does not remove."""
@@ -26,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=list(ACTIONS), help="what to do")
     client_settings.add_queue_arguments(parser)
     parser.add_argument("--yes", action="store_true", help="purge: do not ask")
+    parser.add_argument("--to", choices=list(_WAYS), help="migrate: how jobs are delivered from now on")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,6 +52,24 @@ def _purge(app: App, queue: str, args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+_WAYS: Final = {"share": "share groups", "group": "a consumer group"}
+
+
+def _migrate(app: App, queue: str, args: argparse.Namespace) -> int:
+    if args.to is None:
+        raise CommandError(f"missing --to {'|'.join(_WAYS)}")
+    done = app.backend().migrate(queue, args.to)
+    if done.found is None:
+        print(f"nothing to do: no worker has read {args.queue} yet")
+    elif done.found == args.to:
+        print(f"nothing to do: the jobs of {args.queue} are delivered by {_WAYS[args.to]}")
+    else:
+        moved = f", {done.moved} of them written anew" if done.moved else ""
+        waiting = counted(done.waiting, "job")
+        print(f"the jobs of {args.queue} are delivered by {_WAYS[args.to]} from now on: {waiting} to do{moved}")
+    return EXIT_OK
+
+
 def _pause(app: App, queue: str, args: argparse.Namespace) -> int:
     is_new = app.backend().set_paused(queue, True)
     effect = ": within a few seconds workers lease no more of its jobs" if is_new else " already"
@@ -66,4 +87,5 @@ ACTIONS: Final[dict[str, Callable[[App, str, argparse.Namespace], int]]] = {
     "purge": _purge,
     "pause": _pause,
     "resume": _resume,
+    "migrate": _migrate,
 }

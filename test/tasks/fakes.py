@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
-from kafka.tasks.backends.base import DeadRecord, QueueRoute, RecordFuture, WorkerBackend
+from kafka.tasks.backends.base import DeadRecord, QueueMigration, QueueRoute, RecordFuture, WorkerBackend
 from kafka.tasks.backends.memory import MemoryBackend
 from kafka.tasks.delivery.base import (
     Appended,
@@ -394,6 +394,8 @@ class FakeBackend(MemoryBackend):
         self.owner: Callable[[Command], object | None] = lambda command: None
         self.dead: dict[str, FakeDeadLog] = {}
         self.paused: set[str] = set()
+        self.migration = QueueMigration(None)
+        self.migrated_to = ""
 
     def dead_log(self, queue: str) -> FakeDeadLog:
         if queue not in self.dead:
@@ -404,6 +406,12 @@ class FakeBackend(MemoryBackend):
         if queue not in self.existing:
             raise UnknownQueue(f"unknown queue {queue!r}")
         return FakePurge(self.queues.topics[self.names.queue(queue)])
+
+    def migrate(self, queue: str, to: str) -> QueueMigration:
+        if queue not in self.existing:
+            raise UnknownQueue(f"unknown queue {queue!r}")
+        self.migrated_to = to
+        return self.migration
 
     def set_paused(self, queue: str, is_paused: bool) -> bool:
         if queue not in self.existing:

@@ -298,9 +298,7 @@ def partition_offset(broker: Broker, group_id: str, topic: Topic | None, number:
     start = None if topic is None else broker.share.start_offset(group_id, topic.topic_id, number)
     if topic is None or start is None:  # no error, as in Kafka
         return _Offset(partition_index=number, start_offset=-1, leader_epoch=0)
-    loaded = broker.share.loaded(group_id, topic.topic_id, number)
-    done = loaded.delivery_complete_count if loaded is not None else 0
-    position = loaded.start_offset if loaded is not None else start
+    position, done = broker.share.place_and_done(group_id, topic.topic_id, number) or (start, 0)
     lag = -1 if start == -1 else broker.logs.log(topic, number).end_offset - position - done
     lag = (lag + 2**63) % 2**64 - 2**63  # an offset may be set to any number, and Apache Kafka's lag wraps around
     return _Offset(partition_index=number, start_offset=start, leader_epoch=0, lag=lag)

@@ -34,7 +34,7 @@ from kafka.broker.groups.timers import DeadlineHeap
 from kafka.broker.share.partition import SharePartition
 from kafka.broker.share.sessions import check_member_id
 from kafka.broker.share.state_store import ShareKey, ShareStateStore
-from kafka.broker.share.states import ShareEvent
+from kafka.broker.share.states import ACKNOWLEDGED, ARCHIVED, ShareEvent
 from kafka.broker.topics import TopicIdPartition, TopicInfo
 from kafka.errors import (
     FencedMemberEpochError,
@@ -427,6 +427,19 @@ class ShareGroupCoordinator:
     def loaded(self, group_id: str, topic_id: UUID, number: int) -> SharePartition | None:
         """The share partition if it was fetched from since the start, else None: an acknowledgement gets error 3."""
         return self._partitions.get(ShareKey(group_id, topic_id, number))
+
+    def place_and_done(self, group_id: str, topic_id: UUID, number: int) -> tuple[int, int] | None:
+        """Where the group is on a partition, and how many offsets behind that are done (KIP-1226); of one that was not
+        fetched from since the start, as its durable state says. None without any."""
+        key = ShareKey(group_id, topic_id, number)
+        found = self._partitions.get(key)
+        if found is not None:
+            return found.start_offset, found.delivery_complete_count
+        state = self._store.load(key)
+        if state is None:
+            return None
+        done = sum(each.last - each.first + 1 for each in state.ranges if each.state in (ACKNOWLEDGED, ARCHIVED))
+        return state.start_offset, done
 
     def keys(self) -> set[ShareKey]:
         """Every share partition with state, in memory or durable."""

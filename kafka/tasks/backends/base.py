@@ -160,6 +160,11 @@ class Backend(Protocol):
         """What a purge of the queue deletes, with a connection of its own; :class:`kafka.tasks.errors.UnknownQueue`
         when there is no such queue."""
 
+    def migrate(self, queue: str, to: str) -> QueueMigration:
+        """Have the jobs of a queue delivered by a ``"share"`` group or by a consumer ``"group"`` from now on; blocks,
+        with a connection of its own. :class:`kafka.tasks.errors.UnknownQueue` when there is no such queue,
+        IllegalStateError while it has workers. After an error, or a kill, it can be called again."""
+
     def set_paused(self, queue: str, is_paused: bool) -> bool:
         """Pause a queue, or resume it; False when it was so already. Blocks until that is durable, with a connection of
         its own; :class:`kafka.tasks.errors.UnknownQueue` when there is no such queue."""
@@ -198,6 +203,16 @@ class QueueBacklog(NamedTuple):
     queue: str
     unfinished: int
     dead: int
+
+
+class QueueMigration(NamedTuple):
+    """What a migration has found, and done. ``found``: how the queue's jobs were delivered before, ``"share"`` or
+    ``"group"``, None: no worker has read it yet; ``moved``: jobs that were written anew; ``waiting``: jobs that have
+    not ended, these included."""
+
+    found: str | None
+    moved: int = 0
+    waiting: int = 0
 
 
 class SnapshotReader(Protocol):

@@ -17,6 +17,7 @@ from kafka.tasks.backends.base import (
     DeadLog,
     DeclaredJobs,
     NewId,
+    QueueMigration,
     QueuePurge,
     QueueRoute,
     RecordFuture,
@@ -193,6 +194,10 @@ class MemoryBackend:
         raise self._refusal()
 
     def purge(self, queue: str) -> QueuePurge:
+        """The same."""
+        raise self._refusal()
+
+    def migrate(self, queue: str, to: str) -> QueueMigration:
         """The same."""
         raise self._refusal()
 

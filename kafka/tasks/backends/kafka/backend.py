@@ -21,6 +21,7 @@ from kafka.tasks.backends.base import (
     DeadLog,
     DeclaredJobs,
     NewId,
+    QueueMigration,
     QueuePurge,
     QueueRoute,
     ScheduleMember,
@@ -253,6 +254,13 @@ class KafkaBackend:
     def purge(self, queue: str) -> QueuePurge:
         """See :class:`kafka.tasks.backends.base.Backend`."""
         return KafkaPurge(self._names, queue, self._settings)
+
+    def migrate(self, queue: str, to: str) -> QueueMigration:
+        """See :class:`kafka.tasks.backends.base.Backend`."""
+        # Consumers of both kinds: more than an app that only enqueues would import.
+        from kafka.tasks.backends.kafka.migration import migrate_queue
+
+        return migrate_queue(self._names, queue, self._settings, to)
 
     def set_paused(self, queue: str, is_paused: bool) -> bool:
         """See :class:`kafka.tasks.backends.base.Backend`."""

@@ -33,9 +33,9 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
         loop=loop,
         all_topics=False,
         allow_auto_create_topics=False,
-        bootstrap_servers=_servers(servers),
+        bootstrap_servers=servers_of(servers),
         # Where no connection is left, the directory's broker has ended: it is started again.
-        resolve_servers=(lambda: _servers(servers)) if is_embedded else None,
+        resolve_servers=(lambda: servers_of(servers)) if is_embedded else None,
         request_timeout_ms=_ms(settings.request_timeout),
         **{"reconnect_backoff_max_ms": _ms(RECONNECT_MAX_S), **settings.client},
     )
@@ -93,7 +93,7 @@ def producer_configs(settings: Settings, *, linger_s: float, batch_bytes: int, b
     }
 
 
-def _servers(given: str) -> list[str]:
+def servers_of(given: str) -> list[str]:
     """``host:port,...``, ``kafka://host:port,...`` or ``embedded:DIR`` as a list of ``host:port``."""
     if not given.startswith(EMBEDDED):
         return [server.strip() for server in given.removeprefix(SCHEME).split(",")]

@@ -158,7 +158,7 @@ class PartitionProgress:
         self._covered_below = lost if self._has_own_marks else self._suspects_below
         self._started: set[int] = set()  # suspects that are marked, or to be
         self._covered: set[int] = set()  # those of them whose mark is committed
-        self._jobs = {at: _after_loss(job) if at < lost or job.is_started else job for at, job in marks.jobs.items()}
+        self._jobs = {at: after_loss(job) if at < lost or job.is_started else job for at, job in marks.jobs.items()}
         spoken_of = (*(last for _, last in marks.completed[-1:]), *marks.jobs)
         self._room_below = max(self._started_below, max(spoken_of, default=-1) + 1)  # for what may come of jobs below
         self._room_kept = 0  # so many characters are kept
@@ -412,6 +412,6 @@ class PartitionProgress:
         self.size = len(settlement.metadata)
 
 
-def _after_loss(job: MarkedJob) -> MarkedJob:
+def after_loss(job: MarkedJob) -> MarkedJob:
     """What is known of a job whose owner is gone and may have run it."""
     return job._replace(losses=job.losses + job.is_started, is_started=False, is_suspect=True)
