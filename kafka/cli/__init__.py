@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("kafka.cli.demo", "an example run: jobs count the words of text files"),
     "check-version": ("kafka.cli.check_version", "show which release of Kafka runs at an address"),
     "schedule": ("kafka.cli.schedule", "list, pause, resume and run the periodic jobs of an application"),
-    "queue": ("kafka.cli.queue", "pause or resume a queue, or remove its jobs"),
+    "queue": ("kafka.cli.queue", "pause, resume or migrate a queue, or remove its jobs"),
     "settings": ("kafka.cli.settings", "list the settings of apps, workers, clients and the broker"),
     "groups": ("kafka.cli.groups", "list, describe, reset and delete groups of all types"),
     "completion": ("kafka.cli.completion", "print a script that completes arguments in a shell"),

@@ -11,12 +11,13 @@ import pytest
 from kafka.broker.embedded import ensure_running
 from kafka.cli import main
 from kafka.tasks import App
-from kafka.tasks.backends.base import BACKENDS
+from kafka.tasks.backends.base import BACKENDS, QueueMigration
 from kafka.tasks.settings import Settings
 from kafka.testing import EmbeddedBroker
 from test.tasks import fakes
 from test.tasks.fakes import FakeBackend
 
+BY_SHARE_GROUPS = "the jobs of shop.mail are delivered by share groups"
 HELD = "Jobs that workers hold go on, and jobs that wait in the schedule stay there"
 
 
@@ -112,8 +113,29 @@ def test_a_queue_is_paused_and_resumed(backend: FakeBackend, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(
+    ("done", "text"),
+    [
+        (QueueMigration("group", 3, 12), f"{BY_SHARE_GROUPS} from now on: 12 jobs to do, 3 of them written anew"),
+        (QueueMigration("group", 0, 1), f"{BY_SHARE_GROUPS} from now on: 1 job to do"),
+        (QueueMigration("share"), f"nothing to do: {BY_SHARE_GROUPS}"),
+        (QueueMigration(None), "nothing to do: no worker has read shop.mail yet"),
+    ],
+)
+def test_a_migration_says_what_it_did(
+    backend: FakeBackend, capsys: pytest.CaptureFixture[str], done: QueueMigration, text: str
+) -> None:
+    backend.migration = done
+    run("migrate", "shop.mail", "--to", "share")
+    assert capsys.readouterr() == (f"{text}\n", "")
+    assert backend.migrated_to == "share"
+
+
+@pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["migrate", "shop.mail"], "missing --to share|group"),
+        (["migrate", "shop.mail", "--to", "both"], "invalid choice"),
+        (["migrate", "shop.mial", "--to", "share"], "unknown queue 'mial'"),
         (["pause", "shop.mial"], "unknown queue 'mial'"),
         (["purge", "mail"], "expected APP.QUEUE"),
         (["purge", "shop.mial"], "unknown queue 'mial'"),

@@ -1,4 +1,5 @@
-"""``queue migrate``: from one way of delivery to the other and back, on brokers that have both."""
+"""``queue migrate``: from one way of delivery to the other and back, on brokers that have both. What workers leave
+behind that are killed is written here as they write it."""
 
 from __future__ import annotations
 
@@ -9,11 +10,19 @@ from contextlib import closing
 
 import pytest
 
+from kafka import KafkaAdminClient
 from kafka.errors import IllegalStateError
+from kafka.share import KafkaShareConsumer, ShareRecord
+from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backends.base import QueueMigration
+from kafka.tasks.format.envelope import Envelope, decode
+from kafka.tasks.format.offset_metadata import MarkedJob, PartitionMarks, encode
 from test.conformance.test_tasks import Bench, Service
-from test.support.waiting import WITHIN_S, eventually
+from test.support.waiting import WITHIN_S, eventually, look_until
+
+FAR_MS = 4_000_000_000_000
+"""In the year 2096."""
 
 
 class Runs:
@@ -29,7 +38,8 @@ class Runs:
         def run(number: int) -> int:
             if number in self.stuck:
                 self.begun.set()
-                assert self.gate.wait(WITHIN_S)
+                while not self.gate.wait(0.05):  # in which a worker that stops can interrupt it
+                    pass
             self.counts[number] += 1
             return number
 
@@ -80,12 +90,89 @@ def test_jobs_that_have_ended_do_not_run_again_and_all_others_run_once(runs: Run
     assert (done.found, done.waiting) == (before, 10)
     assert done.moved <= 10
     assert runs.migrate(after) == QueueMigration(after)
-    eventually(lambda: runs.counts[0], 1)  # the thread that nobody waits for any more
     runs.work("auto")
     for job in late:
         assert job.result(WITHIN_S) is not None
     assert jobs[0].result(WITHIN_S) == 0
-    assert runs.counts == Counter({0: 2, **dict.fromkeys(range(1, 30), 1)})
+    assert runs.counts == Counter(range(30))
+
+
+def enqueued(runs: Runs, count: int) -> list[str]:
+    """So many jobs in a queue whose topics exist: their ids, by offset."""
+    jobs = [runs.run.delay(number) for number in range(count)]
+    runs.bench.app.flush(WITHIN_S)
+    return [job.id for job in jobs]
+
+
+def commit(runs: Runs, topic: str, offset: int, marks: PartitionMarks) -> None:
+    """As the owner of the topic's only partition does."""
+    at = {TopicPartition(topic, 0): OffsetAndMetadata(offset, encode(offset, marks), -1)}
+    with closing(KafkaAdminClient(bootstrap_servers=runs.bench.bootstrap)) as admin:
+        admin.alter_group_offsets(runs.bench.app.names.group("default"), at)
+
+
+def jobs_in(runs: Runs, topic: str) -> dict[str, Envelope]:
+    """The jobs in a topic by id."""
+    found = [decode(record.value, record.headers, record.key) for record in runs.bench.records(topic)]
+    return {job.id: job for job in found}
+
+
+def test_what_a_killed_owner_had_started_is_a_suspect_and_what_it_held_goes_on_from_there(runs: Runs) -> None:
+    names = runs.bench.app.names
+    ids = enqueued(runs, 10)
+    held = MarkedJob(attempt=3, crashes=1, due_ms=FAR_MS)
+    marks = PartitionMarks(((4, 4), (6, 7)), started_below=4, jobs={5: held}, writer=f"{names.app}.worker.gone")
+    commit(runs, names.queue("default"), 2, marks)
+    done = runs.migrate("share")
+    assert done == QueueMigration("group", 3, 5), "2, 3, 5, 8 and 9 have not ended, and nobody has begun with the last"
+    assert set(jobs_in(runs, names.suspect("default"))) == {ids[2], ids[3]}
+    due = jobs_in(runs, names.due("default"))
+    assert set(due) == {ids[5]}
+    assert (due[ids[5]].attempt, due[ids[5]].crashes, due[ids[5]].due_ms) == (3, 1, FAR_MS)
+    runs.work("auto")
+    eventually(lambda: runs.counts, Counter([2, 3, 8, 9]))
+
+
+def test_a_run_of_a_suspect_that_was_not_seen_to_end_is_a_crash(runs: Runs) -> None:
+    names = runs.bench.app.names
+    (job_id,) = enqueued(runs, 1)
+    (record,) = runs.bench.records(names.queue("default"))
+    runs.bench.app.backend().send(names.suspect("default"), record.value, record.headers, record.key)
+    runs.bench.app.flush(WITHIN_S)
+    commit(runs, names.queue("default"), 1, PartitionMarks())
+    marks = PartitionMarks(jobs={0: MarkedJob(losses=1, is_started=True, is_suspect=True)}, writer="app.worker.gone")
+    commit(runs, names.suspect("default"), 0, marks)
+    assert runs.migrate("share") == QueueMigration("group", 1, 1)
+    assert jobs_in(runs, names.suspect("default"))[job_id].crashes == 2
+
+
+def test_what_a_share_group_had_handed_out_to_a_killed_worker_is_a_suspect(runs: Runs) -> None:
+    names = runs.bench.app.names
+    topic = names.queue("default")
+    service = runs.work("share")
+    assert runs.run.delay(99).result(WITHIN_S) == 99
+    service.stop()
+    ids = enqueued(runs, 6)
+    with KafkaShareConsumer(
+        topic, group_id=topic, bootstrap_servers=runs.bench.bootstrap, share_acknowledgement_mode="explicit"
+    ) as consumer:
+        taken: list[ShareRecord] = []
+
+        def look() -> list[ShareRecord]:
+            taken.extend(record for records in consumer.poll(200).values() for record in records)
+            return taken
+
+        look_until(look, lambda found: len(found) >= 6)
+        for record in taken:
+            if record.offset not in (taken[0].offset, taken[3].offset):
+                consumer.acknowledge(record)
+        consumer.commit()
+    enqueued(runs, 3)
+    done = runs.migrate("group")  # the consumer that was closed has given back what it held
+    assert (done.found, done.waiting) == ("share", 5)
+    assert {ids[0], ids[3]} <= set(jobs_in(runs, names.suspect("default")))
+    runs.work("auto")
+    eventually(lambda: runs.counts, Counter([99, 0, 3, 0, 1, 2]))
 
 
 @pytest.mark.parametrize(("before", "after"), WAYS)
