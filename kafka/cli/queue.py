@@ -18,7 +18,6 @@ from typing import Final
 from kafka.cli import EXIT_OK, CommandError, client_settings
 from kafka.cli.confirmation import confirm
 from kafka.tasks import App
-from kafka.tasks.errors import counted
 
 _HELD: Final = "Jobs that workers hold go on, and jobs that wait in the schedule stay there"
 """What a purge does not remove."""
@@ -65,7 +64,7 @@ def _migrate(app: App, queue: str, args: argparse.Namespace) -> int:
         print(f"nothing to do: the jobs of {args.queue} are delivered by {_WAYS[args.to]}")
     else:
         moved = f", {done.moved} of them written anew" if done.moved else ""
-        waiting = counted(done.waiting, "job")
+        waiting = f"{done.waiting} {'job' if done.waiting == 1 else 'jobs'}"
         print(f"the jobs of {args.queue} are delivered by {_WAYS[args.to]} from now on: {waiting} to do{moved}")
     return EXIT_OK
 

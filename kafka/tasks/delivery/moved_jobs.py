@@ -21,7 +21,7 @@ from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.rules.admit import crashes_of
 
 
-class StoredRecord(Protocol):
+class QueueRecord(Protocol):
     """A record of a queue, as a consumer or a share consumer returns it."""
 
     @property
@@ -66,7 +66,7 @@ def marks_behind(offset: int, marks: PartitionMarks) -> tuple[int, PartitionMark
     return offset, PartitionMarks(tuple(runs), started, suspects, jobs, marks.writer if started else "")
 
 
-def from_consumer_group(record: StoredRecord, marks: PartitionMarks, names: TopicNames, queue: str) -> MovedRecord:
+def from_consumer_group(record: QueueRecord, marks: PartitionMarks, names: TopicNames, queue: str) -> MovedRecord:
     """A job that has not ended, as the last owner of its partition has left it. Mirrors what the next owner would make
     of the marks: :class:`~kafka.tasks.delivery.consumer_group.progress.PartitionProgress`."""
     lost = marks.started_below if marks.writer else 0
@@ -78,14 +78,14 @@ def from_consumer_group(record: StoredRecord, marks: PartitionMarks, names: Topi
     return _moved(record, job, is_suspect, names, queue)
 
 
-def from_share_group(record: StoredRecord, deliveries: int, names: TopicNames, queue: str) -> MovedRecord:
+def from_share_group(record: QueueRecord, deliveries: int, names: TopicNames, queue: str) -> MovedRecord:
     """A job that a share group has handed out so often. Mirrors what a worker makes of its deliveries."""
     crashes = crashes_of(0, deliveries, record.topic == names.suspect(queue))
     return _moved(record, MarkedJob(losses=crashes) if crashes else None, deliveries > 1, names, queue)
 
 
 def _moved(
-    record: StoredRecord, job: MarkedJob | None, is_suspect: bool, names: TopicNames, queue: str
+    record: QueueRecord, job: MarkedJob | None, is_suspect: bool, names: TopicNames, queue: str
 ) -> MovedRecord:
     try:
         headers = list(record.headers)
