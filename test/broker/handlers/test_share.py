@@ -527,6 +527,17 @@ def test_offsets_are_described_with_their_lag_and_altered_while_nobody_is_there(
     assert offsets(group) == []
 
 
+def test_the_lag_leaves_out_what_is_done_also_before_the_first_fetch_after_a_restart(group: Group) -> None:
+    """Apache Kafka stores the number with the state (KIP-1226)."""
+    for _ in range(5):
+        group.hand.produce("t", batch(b"x"))
+    group.hand.ask(group.fetch_request(0))
+    group.acknowledge(1, [(1, 1, ACCEPT), (3, 3, ACCEPT)])
+    assert offsets(group) == [(0, 3)]
+    group.hand.restart()
+    assert offsets(group) == [(0, 3)]
+
+
 def test_of_a_partition_whose_offset_is_altered_twice_the_last_counts_and_is_written_once(hand: HandBroker) -> None:
     hand.create_topic("twice")
     kind = AlterShareGroupOffsetsRequest

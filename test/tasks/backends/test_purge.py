@@ -87,6 +87,27 @@ def test_due_jobs_and_suspects_count_too(app: App, broker: EmbeddedBroker) -> No
         assert left.jobs == 0
 
 
+def test_jobs_that_wait_for_a_consumer_group_are_counted_and_deleted(broker: EmbeddedBroker) -> None:
+    name = f"shop{next(numbers)}"
+    app = App(name, bootstrap_servers=broker.bootstrap, partitions=1, queues=["mail"], delivery="group")
+    runs: list[int] = []
+    app.task(name="mail.send", queue="mail")(runs.append)
+    with closing(app):
+        with running_worker(app, broker=broker):
+            assert app.send("mail.send", (0,), queue="mail").wait(SOON_S)
+        for number in (1, 2, 3):
+            app.send("mail.send", (number,), queue="mail")
+        app.flush(SOON_S)
+        with purge(app) as found:
+            assert found.jobs == 3
+            found.delete()
+        with purge(app) as left:
+            assert left.jobs == 0
+        with running_worker(app, broker=broker):
+            assert app.send("mail.send", (4,), queue="mail").wait(SOON_S)
+    assert runs == [0, 4]
+
+
 def test_a_missing_queue_is_named_with_the_nearest_one(app: App) -> None:
     app.send("mail.send", queue="mail")
     app.flush(SOON_S)

@@ -1,8 +1,9 @@
-"""Deletes the jobs of a queue that have not ended: counted by the share groups of its topics, and deleted with
-DeleteRecords up to where the topics ended before the count.
+"""Deletes the jobs of a queue that have not ended: counted as :mod:`kafka.tasks.backends.kafka.backlogs` does, and
+deleted with DeleteRecords up to where the topics ended before the count.
 
 A job that a worker holds ends as usual although its record is gone: the broker takes the acknowledgement, and the
-result is written. When that worker dies, such a job does not run again.
+result is written. When that worker dies, such a job does not run again. A member of a consumer group holds all that it
+has fetched.
 """
 
 from __future__ import annotations
