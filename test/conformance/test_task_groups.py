@@ -119,8 +119,17 @@ def test_a_job_that_runs_for_longer_than_a_session_keeps_its_partition_and_runs_
         runs.append(1)
         time.sleep(seconds)
 
+    @bench.app.task
+    def short() -> None: ...
+
     services = [bench.work(), bench.work()]
-    until(lambda: all(service.is_member() for service in services), "both have partitions")
+
+    def have_run() -> bool:
+        for job in [short.delay() for _ in range(9)]:
+            assert job.wait(WITHIN_S)
+        return all(service.worker is not None and service.worker.counts["done"] > 0 for service in services)
+
+    until(have_run, "both have partitions")
     job = long.delay(SESSION_S + 1)
     assert job.result(WITHIN_S + SESSION_S) is None
     assert runs == [1]

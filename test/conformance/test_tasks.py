@@ -71,10 +71,6 @@ class Service:
             self._started.set()
             self.loop.close()
 
-    def is_member(self) -> bool:
-        """Whether it has heard from the groups of all its topics."""
-        return self.worker is not None and all(contact.at is not None for contact in self.worker.contacts())
-
     def stop_soon(self) -> None:
         """Begin to stop; the second call does nothing: it would be the signal that interrupts what runs."""
         if self._thread.is_alive() and self.worker is not None and not self._is_stopping:
