@@ -175,6 +175,23 @@ def test_what_a_share_group_had_handed_out_to_a_killed_worker_is_a_suspect(runs:
     eventually(lambda: runs.counts, Counter([99, 0, 3, 0, 1, 2]))
 
 
+def test_suspects_that_no_worker_was_given_have_no_more_crashes_then(runs: Runs) -> None:
+    names = runs.bench.app.names
+    service = runs.work("share")
+    assert runs.run.delay(7).result(WITHIN_S) == 7
+    service.stop()
+    (record,) = runs.bench.records(names.queue("default"))
+    for _ in range(3):
+        runs.bench.app.backend().send(names.suspect("default"), record.value, record.headers, record.key)
+    runs.bench.app.flush(WITHIN_S)
+    assert runs.migrate("group").waiting == 3
+    moved = runs.bench.records(names.suspect("default"))[3:]
+    assert moved
+    assert {decode(each.value, each.headers, each.key).crashes for each in moved} == {0}
+    runs.work("auto")
+    eventually(lambda: runs.counts[7], 4)
+
+
 @pytest.mark.parametrize(("before", "after"), WAYS)
 def test_where_none_has_ended_behind_another_nothing_moves(runs: Runs, before: str, after: str) -> None:
     first = [runs.run.delay(number) for number in range(10)]

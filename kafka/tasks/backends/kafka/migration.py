@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
@@ -350,7 +351,7 @@ class _Migration:
             ) as consumer,
         ):
             give_up_at = time.monotonic() + LOCKS_S
-            released: set[tuple[int, int]] = set()
+            released: Counter[tuple[int, int]] = Counter()
             while pending:
                 polled = consumer.poll(POLL_MS, max_records=BATCH_RECORDS)
                 # Those of other partitions are held until the end: each release would count as a delivery.
@@ -363,7 +364,7 @@ class _Migration:
                 to_release = [record for each in records.values() for record in each if record not in moving]
                 consumer.acknowledge_all(to_release, AcknowledgeType.RELEASE)
                 consumer.commit(settings.request_timeout * 1000)
-                released |= {(record.partition, record.offset) for record in to_release}
+                released.update((record.partition, record.offset) for record in to_release)
                 moved += len(to_move)
                 if records:
                     give_up_at = time.monotonic() + LOCKS_S
@@ -375,8 +376,8 @@ class _Migration:
                 _, pending = self._measure(topic, to_pass)
         return moved
 
-    def _moved(self, record: ShareRecord, released: Container[tuple[int, int]]) -> MovedRecord:
-        deliveries = record.delivery_count - ((record.partition, record.offset) in released)
+    def _moved(self, record: ShareRecord, released: Mapping[tuple[int, int], int]) -> MovedRecord:
+        deliveries = record.delivery_count - released.get((record.partition, record.offset), 0)
         return from_share_group(record, deliveries, self._names, self._queue)
 
     def _write(self, records: Sequence[MovedRecord], producer: KafkaProducer) -> None:
