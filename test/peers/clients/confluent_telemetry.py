@@ -1,14 +1,16 @@
-"""confluent-kafka with telemetry: produces ten records to topic ``t``, reads them, is closed. Argument: bootstrap."""
+"""confluent-kafka with telemetry: produces ten records to topic ``t``, reads them, and is closed when a file is there.
+Arguments: bootstrap, and the file's path."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 
 from confluent_kafka import Consumer, Producer
 
-BOOTSTRAP = sys.argv[1]
+BOOTSTRAP, CLOSE_WHEN_THERE = sys.argv[1:]
 TIME_S = 30
 
 producer = Producer({"bootstrap.servers": BOOTSTRAP, "client.id": "rdkafka-producer"})
@@ -22,7 +24,7 @@ consumer = Consumer(
 consumer.subscribe(["t"])
 found = 0
 give_up_at = time.monotonic() + TIME_S
-while found < 10 and time.monotonic() < give_up_at:
+while (found < 10 or not os.path.exists(CLOSE_WHEN_THERE)) and time.monotonic() < give_up_at:
     message = consumer.poll(0.1)
     found += message is not None and message.error() is None
 consumer.close()
