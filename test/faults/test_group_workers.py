@@ -76,6 +76,7 @@ def check(team: Crew, servers: str, handles: dict[str, list[JobHandle[int]]]) ->
     return starts
 
 
+@pytest.mark.deep("a minute; kept by test_a_worker_that_stood_still..., and the model of a partition")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("pool", ["threads", "prefork"])
@@ -178,6 +179,7 @@ def test_workers_that_are_restarted_in_turn_repeat_nothing(servers: str, crew: M
     assert read_topic(servers, team.app.names.suspect("ledger")) == []
 
 
+@pytest.mark.deep("a minute; kept by test_a_worker_that_stood_still..., and the model of a partition")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_one_job_that_is_stuck_throughout_keeps_the_metadata_short(

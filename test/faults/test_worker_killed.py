@@ -18,6 +18,11 @@ from test.support.waiting import until
 
 MakeCrew = Callable[..., Crew]
 
+both_deliveries = pytest.mark.parametrize(
+    "delivery",
+    ["share", pytest.param("group", marks=pytest.mark.deep("minutes; kept by test/faults/test_group_workers.py"))],
+)
+
 JOBS = 2000
 KILLED_JOBS = 1000
 KILLS = 4
@@ -90,7 +95,7 @@ def test_long_jobs_of_a_killed_worker_start_again_on_an_idle_one(servers: str, c
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("delivery", ["share", "group"])
+@both_deliveries
 @pytest.mark.parametrize("pool", ["threads", "prefork"])
 def test_no_job_is_lost_and_none_is_settled_twice_whichever_worker_is_killed(
     servers: str, crew: MakeCrew, rounds: int, pool: str, delivery: str
@@ -150,7 +155,7 @@ def test_no_job_is_lost_and_none_is_settled_twice_whichever_worker_is_killed(
 
 
 @pytest.mark.timeout(300)  # of several locks, if it comes to that
-@pytest.mark.parametrize("delivery", ["share", "group"])
+@both_deliveries
 def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(
     servers: str, crew: MakeCrew, delivery: str
 ) -> None:
@@ -176,7 +181,7 @@ def test_a_job_that_kills_its_workers_is_dead_after_the_crash_limit(
     assert len(team.starts()[bad.id]) == 4, team.logs()
 
 
-@pytest.mark.parametrize("delivery", ["share", "group"])
+@both_deliveries
 def test_a_worker_that_is_stopped_leaves_nothing_to_suspect(servers: str, crew: MakeCrew, delivery: str) -> None:
     team = crew(servers, 4, delivery)
     team.warm_up(WORKERS)

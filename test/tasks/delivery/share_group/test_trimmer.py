@@ -32,7 +32,7 @@ from kafka.tasks.delivery.share_group import trimmer
 from kafka.tasks.delivery.share_group.trimmer import (
     DENIED_S,
     INTERVAL_S,
-    CommandTrimmer,
+    CommittedTrimmer,
     QueueTrimmer,
     plan_deletions,
 )
@@ -136,7 +136,7 @@ def test_commands_are_deleted_up_to_what_the_owners_of_this_process_have_committ
     cluster = Cluster(monkeypatch)
     committed = {JOBS: 7, OTHER_JOBS: -1}
     client: Any = cluster
-    trimmer = CommandTrimmer(client, "jobs", lambda: committed)
+    trimmer = CommittedTrimmer(client, ["jobs"], "old commands", lambda: committed)
     trimmer.trim().result()
     assert cluster.deleted == [{JOBS: 7}]
     assert cluster.asked == []

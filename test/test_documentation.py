@@ -7,7 +7,7 @@ import re
 import textwrap
 from typing import Any
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "tasks.rst"
+PAGE = pathlib.Path(__file__).parents[1] / "docs" / "tasks.rst"
 BLOCK = re.compile(r"^\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.MULTILINE)
 
 
