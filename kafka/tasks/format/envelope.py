@@ -42,8 +42,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from kafka.errors import CorruptRecordError
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.job_id import is_id, partition_of
 
@@ -76,6 +77,26 @@ MALFORMED = -1
 
 MOST_SHOWN = 100
 """Bytes of a record that an error shows: its text goes to the log and into the dead topic."""
+
+
+class RecordHeaders(Protocol):
+    """A fetched record, as far as its headers are looked at."""
+
+    @property
+    def headers_count(self) -> int: ...
+
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+
+def job_headers(record: RecordHeaders) -> tuple[Sequence[Header], int]:
+    """A record's headers; or none, and how many there are, when they are more than a job has or malformed. They are
+    counted before they are made."""
+    try:
+        count = record.headers_count
+        return ([], count) if count > MOST_HEADERS else (record.headers, 0)
+    except CorruptRecordError:
+        return [], MALFORMED
 
 
 class Envelope:

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kafka.consumer import ConsumerRecord
-from kafka.errors import CorruptRecordError
 from kafka.structs import TopicPartition
 from kafka.tasks.delivery.base import Claim, ClaimKind, Ending, JobLease, JobSource
 from kafka.tasks.delivery.consumer_group.progress import HandedOut, PartitionProgress, Settlement
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.envelope import MALFORMED, MOST_HEADERS, Envelope, Header, decode
+from kafka.tasks.format.envelope import Envelope, Header, decode, job_headers
 from kafka.tasks.format.offset_metadata import MarkedJob, PartitionMarks
 
 log = logging.getLogger(__name__)
@@ -159,7 +158,7 @@ class OwnedPartition:
 
     def _lease(self, source: JobSource, handed: HandedOut) -> JobLease:
         record: ConsumerRecord = handed.record
-        headers, left_out = _headers(record)
+        headers, left_out = job_headers(record)
         marked = handed.marked
         if marked is not None and marked.attempt:
             headers = _marked_headers(record, headers, marked)
@@ -213,12 +212,3 @@ def _marked_headers(record: ConsumerRecord, headers: Sequence[Header], marked: M
     return envelope.moved(
         marked.attempt, marked.crashes, envelope.clean, marked.unknown, marked.unknown_since_ms or None
     ).headers()
-
-
-def _headers(record: ConsumerRecord) -> tuple[Sequence[Header], int]:
-    """A record's headers; or none, and how many there are, when they are more than a job has or malformed."""
-    try:
-        headers = record.headers
-    except CorruptRecordError:
-        return [], MALFORMED
-    return ([], len(headers)) if len(headers) > MOST_HEADERS else (headers, 0)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.errors import CorruptRecordError, GroupMaxSizeReachedError, IllegalStateError, KafkaError
+from kafka.errors import GroupMaxSizeReachedError, IllegalStateError, KafkaError
 from kafka.log_limit import LimitedLog
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
 from kafka.tasks.delivery.base import (
@@ -35,7 +35,7 @@ from kafka.tasks.delivery.base import (
 )
 from kafka.tasks.delivery.finishing import PublishThenAccept
 from kafka.tasks.errors import counted
-from kafka.tasks.format.envelope import MALFORMED, MOST_HEADERS, Header
+from kafka.tasks.format.envelope import job_headers
 from kafka.tasks.format.topics import TopicNames
 
 log = logging.getLogger(__name__)
@@ -308,7 +308,7 @@ class _Member:
         source, held = self._source, self._held
         self._idle_checks = 0
         for record in records:
-            headers, left_out = _headers(record)
+            headers, left_out = job_headers(record)
             lease = held[record] = JobLease(
                 source,
                 record.value,
@@ -381,12 +381,3 @@ def _record(lease: JobLease) -> ShareRecord:
     assert lease.claim is not None
     record: ShareRecord = lease.claim.token
     return record
-
-
-def _headers(record: ShareRecord) -> tuple[Sequence[Header], int]:
-    """A record's headers; or none, and how many there are, when they are more than a job has or malformed."""
-    try:
-        count = record.headers_count
-        return ([], count) if count > MOST_HEADERS else (record.headers, 0)
-    except CorruptRecordError:
-        return [], MALFORMED
