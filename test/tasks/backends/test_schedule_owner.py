@@ -25,7 +25,7 @@ from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.tasks import App, run_worker
 from kafka.tasks.backends.kafka import schedule_owner, schedule_owners, transactions
-from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage, PartitionOwner
+from kafka.tasks.backends.kafka.schedule_owner import OWNER_STAGES, OwnerStage
 from kafka.tasks.backends.kafka.transactions import check_transactions
 from kafka.tasks.format.commands import ADD, CANCEL, DECLARE, LOOK, RUN, encode_command, put_headers
 from kafka.tasks.format.envelope import Header
@@ -128,15 +128,15 @@ def test_an_owner_goes_on_where_the_broker_has_lost_the_end_of_a_transaction_in_
     first.is_alive = False
     monkeypatch.setattr(schedule_owner, "UNSTABLE_S", 0.5)
     asked: list[bool] = []
-    listed = PartitionOwner._list_committed
+    listed = schedule_owner.committed_offsets
 
-    def list_committed(owner: PartitionOwner, timeout_s: float, require_stable: bool) -> Coroutine[Any, Any, int]:
+    def list_committed(*given: Any, require_stable: bool = False) -> Coroutine[Any, Any, Any]:
         asked.append(require_stable)
         if not require_stable:
             broker.faults.clear()
-        return listed(owner, timeout_s, require_stable)
+        return listed(*given, require_stable=require_stable)
 
-    monkeypatch.setattr(PartitionOwner, "_list_committed", list_committed)
+    monkeypatch.setattr(schedule_owner, "committed_offsets", list_committed)
     broker.faults.answer("OffsetFetch", UnstableOffsetCommitError, client_id="owner1")
     scene.own()
     jobs.append(scene.put())

@@ -70,6 +70,13 @@ def next_turn(loop: Any) -> Future[None]:
     return future
 
 
+def sleep(loop: Any, seconds: float) -> Future[None]:
+    """Done after so many seconds."""
+    future: Future[None] = Future()
+    loop.call_later(seconds, _complete, future)
+    return future
+
+
 def within(loop: Any, other: Future[Any], seconds: float) -> Future[bool]:
     """Done when the other future is done or the time is over: whether it is done. Its error is not raised."""
     future: Future[bool] = Future()

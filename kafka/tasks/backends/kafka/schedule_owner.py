@@ -47,7 +47,7 @@ from kafka.structs import ConsumerGroupMetadata, TopicPartition
 from kafka.tasks.backends.kafka.due_topics import DueTopics
 from kafka.tasks.backends.kafka.loop_task import LoopTask, next_turn, within
 from kafka.tasks.backends.kafka.schedule_reader import ScheduleReader
-from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, explain, fence
+from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, committed_offsets, explain, fence
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.commands import ORDERED, QUEUE, Command, decode_command
 from kafka.tasks.format.job_id import BrokerTimeEstimate
@@ -259,29 +259,16 @@ class PartitionOwner:
         transaction in the group's offsets alone (seen with Kafka 4.3.0), and then says for ever that one is open. This
         owner's own id has none any more: it takes the offset before that, so that some commands are applied again, and
         its next transaction ends the lost one."""
+        client, group, places = self._context.client, self._context.names.commands, [self._commands]
         try:
-            return await self._list_committed(UNSTABLE_S, require_stable=True)
-        except KafkaTimeoutError as error:
-            if not isinstance(error.__cause__, UnstableOffsetCommitError):
-                raise
-        offset = await self._list_committed(REQUEST_TIMEOUT_S, require_stable=False)
+            offsets = await committed_offsets(client, group, places, UNSTABLE_S, require_stable=True)
+            return offsets[self._commands].offset
+        except UnstableOffsetCommitError:
+            offset = (await committed_offsets(client, group, places))[self._commands].offset
         self._context.limited_log.warning(
             "unstable offset", "%s: the brokers have lost the end of a transaction; commands from offset %d on are "
             "applied again", self, offset,
         )  # fmt: skip
-        return offset
-
-    async def _list_committed(self, timeout_s: float, require_stable: bool) -> int:
-        context, group = self._context, self._context.names.commands
-        committed = await context.client.run(
-            admin.dialogues.list_group_offsets(
-                {group: [self._commands]},
-                backoff=context.client.retry_backoff,
-                timeout_s=timeout_s,
-                require_stable=require_stable,
-            )
-        )
-        offset: int = committed[group][self._commands].offset
         return offset
 
     async def _load(self) -> None:

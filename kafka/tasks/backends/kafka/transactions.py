@@ -3,8 +3,10 @@ from working, as lines that say what is missing and how to grant it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kafka import admin
 from kafka.client import KafkaClient
 from kafka.errors import (
     CoordinatorNotAvailableError,
@@ -14,9 +16,11 @@ from kafka.errors import (
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailedError,
+    UnstableOffsetCommitError,
 )
 from kafka.future import Future
 from kafka.producer import KafkaProducer, transaction_trouble
+from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks.backends.kafka.connection import producer_configs
 from kafka.tasks.backends.kafka.loop_task import LoopTask, within
 from kafka.tasks.format.topics import TopicNames
@@ -90,6 +94,27 @@ async def fence(
         producer.close(timeout=0)
         raise
     return producer
+
+
+async def committed_offsets(
+    client: KafkaClient,
+    group: str,
+    places: Sequence[TopicPartition],
+    timeout_s: float = REQUEST_TIMEOUT_S,
+    require_stable: bool = False,
+) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    """What a consumer group has committed; offset -1 where it has not. With ``require_stable``
+    UnstableOffsetCommitError when an open transaction would still decide about an offset after ``timeout_s``."""
+    limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": timeout_s}
+    try:
+        committed = await client.run(
+            admin.dialogues.list_group_offsets({group: places}, require_stable=require_stable, **limits)
+        )
+    except KafkaTimeoutError as error:
+        if isinstance(error.__cause__, UnstableOffsetCommitError):
+            raise error.__cause__ from error
+        raise
+    return committed[group]
 
 
 def check_transactions(

@@ -30,15 +30,14 @@ from kafka.errors import (
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
     KafkaError,
-    KafkaTimeoutError,
     TopicAuthorizationFailedError,
     UnstableOffsetCommitError,
 )
 from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafka.tasks.backends.kafka.loop_task import LoopTask, within
-from kafka.tasks.backends.kafka.transactions import explain, fence
+from kafka.tasks.backends.kafka.loop_task import LoopTask, sleep, within
+from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, committed_offsets, explain, fence
 from kafka.tasks.delivery.base import (
     BrokerContact,
     DeliveryEvents,
@@ -75,7 +74,6 @@ STABLE_S: Final = 1.0
 """An open transaction that would decide about an offset is waited for so long, before its producer is fenced."""
 UNSTABLE_S: Final = 20.0
 """So long after that its end counts as lost."""
-REQUEST_TIMEOUT_S: Final = 10.0
 BACKOFF_S: Final = 0.2
 BACKOFF_MAX_S: Final = 5.0
 AHEAD_FROM: Final = 16
@@ -115,7 +113,7 @@ _FATAL: Final = (
     InvalidSessionTimeoutError,
     TopicAuthorizationFailedError,
 )
-"""With these a worker cannot be a member, as long as nobody changes something at the brokers."""
+"""With these a worker cannot be a member until an operator changes something at the brokers."""
 
 
 class GroupDelivery:
@@ -150,7 +148,7 @@ class GroupDelivery:
         self._loop: Any = client.loop
         self._publisher = publisher
         self._context = SettlerContext(
-            client, names, settings, clock, events, self.limited_log, self._serve_soon
+            client, names, settings, clock, events, self.limited_log, self.serve_soon
         )
         self._by_generation = by_generation
         self._settlers: dict[TopicPartition | None, Settler] = {}
@@ -171,7 +169,7 @@ class GroupDelivery:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._requested[source] = count
         if count:
-            self._serve_soon()
+            self.serve_soon()
 
     def drain(self, drained: Callable[[], object]) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`. Nothing is handed out that was not asked for."""
@@ -207,7 +205,7 @@ class GroupDelivery:
                 self.settler_of(owned.place).add(owned, ending, done)
         if over:
             done(over)
-        self._serve_soon()
+        self.serve_soon()
 
     def contacts(self) -> list[BrokerContact]:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
@@ -238,7 +236,8 @@ class GroupDelivery:
 
     # -- handing out --------------------------------------------------------------------------------------------------
 
-    def _serve_soon(self) -> None:
+    def serve_soon(self) -> None:
+        """There may be something to hand out: look in the loop's next turn."""
         if not self._is_due and not self._is_closing:
             self._is_due = True
             self._loop.call_soon(self._serve)
@@ -281,7 +280,7 @@ class GroupDelivery:
         due = [each.next_due_ms for member in self._members.values() for each in member.progresses()]
         earliest = min((at for at in due if at is not None), default=None)
         if earliest is not None:
-            self._due_timer = self._loop.call_later(max(0.001, (earliest - now_ms) / 1000), self._serve_soon)
+            self._due_timer = self._loop.call_later(max(0.001, (earliest - now_ms) / 1000), self.serve_soon)
 
     def _sweep(self) -> None:
         """Hand out again what the worker has given up by itself, after it stood still, though the group has not
@@ -304,7 +303,7 @@ class GroupDelivery:
                         progress.position,
                         progress.size,
                     )
-        self._serve_soon()
+        self.serve_soon()
 
     @property
     def full_partitions(self) -> int:
@@ -341,7 +340,7 @@ class GroupDelivery:
     def on_owned(self, owned: OwnedPartition, member: Member) -> None:
         """The partition can be handed out from."""
         self.settler_of(owned.place).own(owned, member)
-        self._serve_soon()
+        self.serve_soon()
 
     def on_lost(self, lost: Sequence[OwnedPartition], reason: str) -> None:
         """These are other workers'."""
@@ -365,7 +364,6 @@ class Member:
         self._sources = {source.topic: source for source in sources if not source.is_suspect or not source.is_ordered}
         self._suspects = {source.topic: source for source in sources if source.is_suspect}
         self._owned: dict[TopicPartition, OwnedPartition] = {}
-        self._tasks: set[LoopTask] = set()
         make: Callable[..., Any] = KafkaConsumer
         self.consumer = make(
             client=delivery.client,
@@ -402,7 +400,7 @@ class Member:
     def metadata(self) -> ConsumerGroupMetadata:
         """See :class:`kafka.tasks.delivery.consumer_group.settling.OffsetCommitter`."""
         metadata: ConsumerGroupMetadata = self.consumer.group_metadata()
-        if metadata.generation_id < 0:  # a coordinator takes what is committed so as of no member, from anybody
+        if metadata.generation_id < 0:  # a coordinator accepts offsets without a generation from any client
             raise CommitFailedError(f"no member of group {self._group} now")
         return metadata
 
@@ -429,7 +427,7 @@ class Member:
             owned = self._owned.get(place)
             if owned is not None and not owned.add(found, now_ms):
                 self._begin_anew(owned, found, now_ms)
-        delivery._serve_soon()
+        delivery.serve_soon()
 
     def _begin_anew(self, owned: OwnedPartition, records: list[ConsumerRecord], now_ms: int) -> None:
         """The log has lost what was at the offsets that were done."""
@@ -522,7 +520,7 @@ class Member:
                     self._queue,
                     explain(error, delivery.names),
                 )
-            await within(self._loop, Future(), min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
+            await sleep(self._loop, min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
         for owned in fresh:
             place = owned.place
             if self._owned.get(place) is not owned or owned.is_returning:
@@ -548,42 +546,24 @@ class Member:
 
     async def _find_committed(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """What is committed for these. An open transaction of an owner that is gone is ended by taking its id."""
+        delivery, group = self._delivery, self._group
+        client = delivery.client
         try:
-            return await self._list_committed(places, STABLE_S, require_stable=True)
-        except KafkaTimeoutError as error:
-            if not isinstance(error.__cause__, UnstableOffsetCommitError):
-                raise
-        delivery = self._delivery
-        before = await self._list_committed(places, REQUEST_TIMEOUT_S, require_stable=False)
+            return await committed_offsets(client, group, places, STABLE_S, require_stable=True)
+        except UnstableOffsetCommitError:
+            before = await committed_offsets(client, group, places)
         found = [decode(each.offset, each.metadata) for each in before.values()]
         for writer in {marks.writer for marks in found if marks is not None and marks.writer}:
-            (await fence(delivery.client, writer, delivery.settings)).close(timeout=0)
+            (await fence(client, writer, delivery.settings)).close(timeout=0)
         try:
-            return await self._list_committed(places, UNSTABLE_S, require_stable=True)
-        except KafkaTimeoutError as error:
-            if not isinstance(error.__cause__, UnstableOffsetCommitError):
-                raise
-        delivery.limited_log.warning(
-            ("unstable", self._queue),
-            "group %s: the brokers have lost the end of a transaction; jobs that ended in it may run again",
-            self._group,
-        )
-        return await self._list_committed(places, REQUEST_TIMEOUT_S, require_stable=False)
-
-    async def _list_committed(
-        self, places: Sequence[TopicPartition], timeout_s: float, require_stable: bool
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        client = self._delivery.client
-        committed = await client.run(
-            admin.dialogues.list_group_offsets(
-                {self._group: places},
-                backoff=client.retry_backoff,
-                timeout_s=timeout_s,
-                require_stable=require_stable,
+            return await committed_offsets(client, group, places, UNSTABLE_S, require_stable=True)
+        except UnstableOffsetCommitError:
+            delivery.limited_log.warning(
+                ("unstable", self._queue),
+                "group %s: the brokers have lost the end of a transaction; jobs that ended in it may run again",
+                group,
             )
-        )
-        offsets: Mapping[TopicPartition, OffsetAndMetadata] = committed[self._group]
-        return offsets
+            return await committed_offsets(client, group, places)
 
     async def _find_starts(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         client = self._delivery.client

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple, Protocol
 
 from kafka.client import KafkaClient
@@ -37,7 +37,7 @@ from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafka.tasks.backends.kafka.loop_task import LoopTask, within
+from kafka.tasks.backends.kafka.loop_task import LoopTask, sleep
 from kafka.tasks.backends.kafka.transactions import explain, fence
 from kafka.tasks.delivery.base import Appended, DeliveryEvents, Ending, FinishCallback, JobLease, OutgoingRecord
 from kafka.tasks.delivery.consumer_group.owned_partition import OwnedPartition, marked_job
@@ -110,7 +110,7 @@ class Settler:
         self._to_retry: list[_Unsettled] = []
         self._retry_failures = 0
         self._retry_timer: Any = None
-        self._changed: dict[OwnedPartition, OffsetCommitter] = {}  # with marks, or other things, to commit
+        self._changed: set[OwnedPartition] = set()  # with marks, or other things, to commit
         self._given_up: dict[OwnedPartition, Future[None]] = {}
         self._producer: KafkaProducer | None = None
         self._linger_until = 0.0
@@ -133,18 +133,18 @@ class Settler:
     def mark(self, partition: OwnedPartition) -> None:
         """Its marks are to be committed."""
         if partition in self._members:
-            self._changed[partition] = self._members[partition]
+            self._changed.add(partition)
             self._notify()
 
     def give_up(self, partition: OwnedPartition) -> Future[None]:
-        """Settle the last of the partition, and that nobody has started any job of it; done when it is committed or
-        the partition is lost, and after CLOSE_S."""
+        """Settle the last of the partition, and that no job of it is running; done when it is committed or the
+        partition is lost, and after CLOSE_S."""
         future: Future[None] = self._given_up.setdefault(partition, Future())
         if partition.progress is None or partition not in self._members:
             self._let_go(partition)
         else:
             self._loop.call_later(CLOSE_S, self._let_go, partition)
-            self._changed[partition] = self._members[partition]
+            self._changed.add(partition)
             self.retry()
         return future
 
@@ -169,7 +169,7 @@ class Settler:
         self._producer = await fence(self._context.client, self.transactional_id, self._context.settings)
 
     def _let_go(self, partition: OwnedPartition) -> None:
-        self._changed.pop(partition, None)
+        self._changed.discard(partition)
         self._members.pop(partition, None)
         future = self._given_up.pop(partition, None)
         if future is not None and not future.is_done:
@@ -189,14 +189,14 @@ class Settler:
                 await self._wake
             linger_s: float = self._linger_until - self._loop.time()
             if linger_s > 0 and self._endings and len(self._endings) < ROUND_ENDINGS:
-                await within(self._loop, Future(), linger_s)
+                await sleep(self._loop, linger_s)
             await self._round()
 
     async def _round(self) -> None:
         batch, failures = self._take_batch(), 0
         while not self._is_closed:
             batch = self._without_lost(batch)
-            changed, self._changed = self._changed, {}
+            changed, self._changed = self._changed, set()
             if not batch and not changed:
                 return
             try:
@@ -210,11 +210,11 @@ class Settler:
                 raise
             except KafkaError as error:
                 failures += 1
-                self._changed.update((each, of) for each, of in changed.items() if each in self._members)
+                self._changed |= changed & self._members.keys()
                 if isinstance(error, FatalTransactionError):
                     self._drop_producer()
                 self._log_failure(error, failures)
-            await within(self._loop, Future(), min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
+            await sleep(self._loop, min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
 
     def _take_batch(self) -> list[_Unsettled]:
         batch: list[_Unsettled] = []
@@ -242,7 +242,7 @@ class Settler:
         return each.ending.lease.lost or each.partition not in self._members
 
     def _settlements(
-        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, OffsetCommitter]
+        self, batch: Sequence[_Unsettled], changed: Set[OwnedPartition]
     ) -> dict[OwnedPartition, Settlement]:
         completed: dict[OwnedPartition, list[int]] = {partition: [] for partition in changed}
         held: dict[OwnedPartition, dict[int, MarkedJob]] = {}
@@ -273,7 +273,7 @@ class Settler:
         return found
 
     async def _settle_plainly(
-        self, batch: Sequence[_Unsettled], changed: Mapping[OwnedPartition, OffsetCommitter]
+        self, batch: Sequence[_Unsettled], changed: Set[OwnedPartition]
     ) -> None:
         settlements = self._settlements(batch, changed)
         for member, offsets in self._by_member(settlements).items():
@@ -281,7 +281,7 @@ class Settler:
         self._settled(batch, settlements)
 
     async def _settle_in_transaction(
-        self, batch: list[_Unsettled], changed: Mapping[OwnedPartition, OffsetCommitter]
+        self, batch: list[_Unsettled], changed: Set[OwnedPartition]
     ) -> None:
         """One transaction, or an error. When only some of the batch could be written it is left for the next round."""
         producer = await self._open_producer()
@@ -305,7 +305,7 @@ class Settler:
             raise
         await producer.abort_transaction_async()
         self._endings.extendleft(each for each in reversed(batch) if each not in failed)
-        self._changed.update((each, of) for each, of in changed.items() if each in self._members)
+        self._changed |= changed & self._members.keys()
 
     async def _open_producer(self) -> KafkaProducer:
         if self._producer is None:
@@ -417,7 +417,7 @@ class Settler:
             if settlement.is_last:
                 self._let_go(partition)
             elif partition in self._given_up:
-                self._changed[partition] = self._members[partition]
+                self._changed.add(partition)
         _call_done(batch)
         self._context.on_settled()
 
