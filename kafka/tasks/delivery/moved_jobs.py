@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafka.errors import CorruptRecordError
-from kafka.tasks.delivery.consumer_group.progress import after_loss
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.envelope import Envelope, Header, decode
 from kafka.tasks.format.offset_metadata import MarkedJob, PartitionMarks
@@ -50,7 +49,7 @@ class MovedRecord(NamedTuple):
 
 
 def end_of_marks(offset: int, marks: PartitionMarks) -> int:
-    """The offset behind all that is said beside the committed one: nobody has begun with what is there."""
+    """The offset behind all that is said beside the committed one: no worker has begun with what is there."""
     ended = marks.completed[-1][1] + 1 if marks.completed else 0
     return max(offset, ended, marks.started_below, marks.suspects_below, max(marks.jobs, default=-1) + 1)
 
@@ -67,15 +66,10 @@ def marks_behind(offset: int, marks: PartitionMarks) -> tuple[int, PartitionMark
 
 
 def from_consumer_group(record: QueueRecord, marks: PartitionMarks, names: TopicNames, queue: str) -> MovedRecord:
-    """A job that has not ended, as the last owner of its partition has left it. Mirrors what the next owner would make
-    of the marks: :class:`~kafka.tasks.delivery.consumer_group.progress.PartitionProgress`."""
-    lost = marks.started_below if marks.writer else 0
-    job = marks.jobs.get(record.offset)
-    if job is not None and (record.offset < lost or job.is_started):
-        job = after_loss(job)
-    suspects_below = max(marks.suspects_below, lost)
-    is_suspect = record.offset < suspects_below if job is None else job.is_suspect
-    return _moved(record, job, is_suspect, names, queue)
+    """A job that has not ended, as the last owner of its partition has left it. The next owner would take
+    it for the same."""
+    is_suspect = marks.is_suspect(record.offset)
+    return _moved(record, marks.taken_over(record.offset), is_suspect, names, queue)
 
 
 def from_share_group(record: QueueRecord, deliveries: int, names: TopicNames, queue: str) -> MovedRecord:

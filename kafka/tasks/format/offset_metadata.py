@@ -60,6 +60,11 @@ class MarkedJob(NamedTuple):
     unknown_since_ms: int = 0
 
 
+    def after_loss(self) -> MarkedJob:
+        """What is known of it when its owner is gone and may have run it."""
+        return self._replace(losses=self.losses + self.is_started, is_started=False, is_suspect=True)
+
+
 class PartitionMarks(NamedTuple):
     """What is said beside a committed offset. ``completed``: runs (first, last) of offsets that have ended, ascending
     and apart from each other; ``jobs`` by offset. Offsets are absolute."""
@@ -69,6 +74,21 @@ class PartitionMarks(NamedTuple):
     suspects_below: int = 0
     jobs: Mapping[int, MarkedJob] = {}
     writer: str = ""
+
+    @property
+    def lost_below(self) -> int:
+        """Jobs below that have not ended may have been started by the writer, if that is gone."""
+        return self.started_below if self.writer else 0
+
+    def taken_over(self, at: int) -> MarkedJob | None:
+        """What the next owner knows of the job at this offset beyond its record."""
+        job = self.jobs.get(at)
+        return job.after_loss() if job is not None and (at < self.lost_below or job.is_started) else job
+
+    def is_suspect(self, at: int) -> bool:
+        """Whether the next owner takes the job at this offset for one that its worker may have died of."""
+        job = self.taken_over(at)
+        return at < max(self.suspects_below, self.lost_below) if job is None else job.is_suspect
 
 
 def encode(offset: int, marks: PartitionMarks) -> str:

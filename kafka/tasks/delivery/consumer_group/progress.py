@@ -11,11 +11,11 @@
 key do not wait for each other.
 
 *Marks*: before a job is handed out it must be committed that it may have been started
-(:class:`~kafka.tasks.format.offset_metadata.PartitionMarks`), or nobody would know what the death of this worker was
-about. Marks are made ahead (:meth:`PartitionProgress.mark_started`), committed with whatever else is, and cover what is
-handed out next. What an owner that is gone had marked, and what has not ended, are *suspects*: their worker may have
-died of them. They are handed out apart, each with a mark of its own, which counts how often such a run was not seen to
-end.
+(:class:`~kafka.tasks.format.offset_metadata.PartitionMarks`), or the next owner could not know what this worker died
+of. Marks are made ahead (:meth:`PartitionProgress.mark_started`), share a commit with jobs that have ended, and cover
+what is handed out next. What an owner that is gone had marked, and what has not ended, are *suspects*: their worker may
+have died of them. They are handed out apart, each with a mark of its own, which counts how often such a run was not
+seen to end.
 
 *Settling*: :meth:`PartitionProgress.settle` says what would be committed when certain jobs have ended,
 :meth:`PartitionProgress.settled` that it is. Nothing changes in between: a transaction may be aborted, and another one
@@ -152,13 +152,13 @@ class PartitionProgress:
         self._suspects: list[int] = []
         self._later: list[tuple[int, int]] = []  # time in ms, offset
         self._out: set[int] = set()
-        lost = marks.started_below if marks.writer else 0
+        lost = marks.lost_below
         self._suspects_below = self._started_below = max(marks.suspects_below, lost)
         # A job below that is no suspect was held by an owner that gave the partition up: nothing marks it any more.
         self._covered_below = lost if self._has_own_marks else self._suspects_below
         self._started: set[int] = set()  # suspects that are marked, or to be
         self._covered: set[int] = set()  # those of them whose mark is committed
-        self._jobs = {at: after_loss(job) if at < lost or job.is_started else job for at, job in marks.jobs.items()}
+        self._jobs = {at: job for at in marks.jobs if (job := marks.taken_over(at)) is not None}
         spoken_of = (*(last for _, last in marks.completed[-1:]), *marks.jobs)
         self._room_below = max(self._started_below, max(spoken_of, default=-1) + 1)  # for what may come of jobs below
         self._room_kept = 0  # so many characters are kept
@@ -387,7 +387,7 @@ class PartitionProgress:
         for offset in started:
             jobs[offset] = jobs.get(offset, MarkedJob(is_suspect=True))._replace(is_started=True)
         started_below = self._started_below if writer else 0
-        # What lies between records that nobody has begun with is not said: there may be a lot of it.
+        # Gaps between records that are not marked are left out: there may be many of them.
         runs = tuple(
             (first, min(last, self._room_below - 1)) for first, last in after.runs() if first < self._room_below
         )
@@ -410,8 +410,3 @@ class PartitionProgress:
         self._covered_below = max(self._covered_below, settlement.started_below)
         self._covered = self._started & settlement.started
         self.size = len(settlement.metadata)
-
-
-def after_loss(job: MarkedJob) -> MarkedJob:
-    """What is known of a job whose owner is gone and may have run it."""
-    return job._replace(losses=job.losses + job.is_started, is_started=False, is_suspect=True)
