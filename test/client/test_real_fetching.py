@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.client.connection import BrokerConnection, PendingRequest
 from kafka.errors import LogTruncationError
-from kafka.protocol.fetch import FetchResponse
 from kafka.structs import OffsetAndMetadata
-from kafka.wire.message import Response
 from test.support.apache_kafka import ApacheKafka
-from test.support.real_cluster import Cluster
+from test.support.real_cluster import Cluster, FetchedNodes
 from test.support.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -54,28 +49,17 @@ def test_leaders_move_under_a_reading_consumer_and_nothing_is_lost_or_twice(clus
 def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: Cluster, rack: str, node: int) -> None:
     partition = cluster.create(1, 2)
     cluster.wait_for(partition.topic, lambda: cluster.in_sync(partition) == {1, 2})
-    seen: list[Any] = []
-
-    class Noted:
-        def sent(self, connection: BrokerConnection, pending: PendingRequest, size_bytes: int) -> None:
-            return
-
-        def answered(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
-            if isinstance(response, FetchResponse) and any(
-                entry.records for topic in response.responses for entry in topic.partitions
-            ):
-                seen.append(connection.node_id)
-
+    nodes = FetchedNodes()
     with (
         KafkaConsumer(bootstrap_servers=cluster.bootstrap, auto_offset_reset="earliest", client_rack=rack) as consumer,
         KafkaProducer(bootstrap_servers=cluster.bootstrap) as producer,
     ):
-        consumer._host.client.add_traffic(Noted())
+        consumer._host.client.add_traffic(nodes)
         consumer.assign([partition])
         for number in range(8):
             producer.send(partition.topic, b"%d" % number).get(30)
             assert int(next(consumer).value) == number
-    assert seen[-5:] == [node] * 5
+    assert nodes.seen[-5:] == [node] * 5
 
 
 def test_records_that_an_unclean_election_has_taken_away_are_reported_or_gone_back_over(

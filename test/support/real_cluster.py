@@ -16,9 +16,11 @@ from typing import Final, TypeVar
 
 from kafka import TopicPartition
 from kafka.client import KafkaClient
+from kafka.client.connection import BrokerConnection, PendingRequest
 from kafka.core.routing import AnyNode, Controller, CoordinatorType, Target
 from kafka.errors import KafkaError, raise_for_code
 from kafka.protocol.coordinator import FindCoordinatorRequest
+from kafka.protocol.fetch import FetchResponse
 from kafka.protocol.list_offsets import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.quorum import DescribeQuorumRequest
@@ -38,6 +40,22 @@ T = TypeVar("T")
 ANSWER_S: Final = 10.0
 """Of one request to a cluster that may have lost a broker."""
 QUORUM_TOPIC: Final = "__cluster_metadata"
+
+
+class FetchedNodes:
+    """Which nodes have answered fetches with records, in order: for ``KafkaClient.add_traffic``."""
+
+    def __init__(self) -> None:
+        self.seen: list[object] = []
+
+    def sent(self, connection: BrokerConnection, pending: PendingRequest, size_bytes: int) -> None:
+        return
+
+    def answered(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
+        if isinstance(response, FetchResponse) and any(
+            entry.records for topic in response.responses for entry in topic.partitions
+        ):
+            self.seen.append(connection.node_id)
 
 
 class Cluster:

@@ -8,14 +8,11 @@ from contextlib import closing
 import pytest
 
 from kafka import KafkaAdminClient
-from kafka.client.connection import BrokerConnection, PendingRequest
 from kafka.errors import KafkaConfigurationError
-from kafka.protocol.fetch import FetchResponse
 from kafka.tasks import App, JobState
 from kafka.tasks.backends.kafka import KafkaBackend
 from kafka.testing import running_worker
-from kafka.wire.message import Response
-from test.support.real_cluster import Cluster, two_brokers
+from test.support.real_cluster import Cluster, FetchedNodes, two_brokers
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.deep("two brokers; kept by format/test_topics.py, test_kafka.py")]
 
@@ -62,24 +59,13 @@ def test_min_insync_replicas_above_the_brokers_default_replication_create_no_top
 def test_an_app_reads_results_from_the_replica_in_its_rack(cluster: Cluster, rack: str, node: int) -> None:
     app = App(f"near-{rack}", bootstrap_servers=cluster.bootstrap, replication_factor=2, client_rack=rack)
     double = app.task(name="double")(lambda n: 2 * n)
-    seen: list[object] = []
-
-    class Nodes:
-        def sent(self, connection: BrokerConnection, pending: PendingRequest, size_bytes: int) -> None:
-            return
-
-        def answered(self, connection: BrokerConnection, pending: PendingRequest, response: Response) -> None:
-            if isinstance(response, FetchResponse) and any(
-                entry.records for topic in response.responses for entry in topic.partitions
-            ):
-                seen.append(connection.node_id)
-
+    nodes = FetchedNodes()
     with closing(app), running_worker(app):
         app.warm_up()
         backend = app.backend()
         assert isinstance(backend, KafkaBackend) and backend._front is not None
-        backend._front.io.call(backend._front.io.client.add_traffic, Nodes())
+        backend._front.io.call(backend._front.io.client.add_traffic, nodes)
         for number in range(8):
             job = double.delay(number)
             assert job.result(timeout=WITHIN_S) == 2 * number and job.status() is JobState.SUCCESS
-    assert seen[-5:] == [node] * 5
+    assert nodes.seen[-5:] == [node] * 5

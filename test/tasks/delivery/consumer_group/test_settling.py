@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka.errors import KafkaError
-from kafka.tasks import READY, run_worker
+from kafka.tasks import READY, JobHandle, run_worker
 from kafka.tasks.format.records import decode
 from kafka.testing import EmbeddedBroker
 from test.conformance.test_tasks import Bench
@@ -42,6 +42,20 @@ def ends(bench: Bench) -> Counter[str]:
     return found
 
 
+def enqueue(bench: Bench) -> tuple[list[JobHandle[int]], Counter[int]]:
+    """Jobs that return their numbers, and how often each has run."""
+    ran: Counter[int] = Counter()
+
+    @bench.app.task
+    def step(n: int) -> int:
+        ran[n] += 1
+        return n
+
+    jobs = [step.delay(n) for n in range(JOBS)]
+    bench.app.flush(WITHIN_S)
+    return jobs, ran
+
+
 @pytest.mark.parametrize(
     ("api", "error"),
     [
@@ -61,15 +75,7 @@ def ends(bench: Bench) -> Counter[str]:
 def test_after_an_error_the_batch_is_made_again_and_nothing_runs_twice(
     broker: EmbeddedBroker, bench: Bench, api: str, error: str
 ) -> None:
-    ran: Counter[int] = Counter()
-
-    @bench.app.task
-    def step(n: int) -> int:
-        ran[n] += 1
-        return n
-
-    jobs = [step.delay(n) for n in range(JOBS)]
-    bench.app.flush(WITHIN_S)
+    jobs, ran = enqueue(bench)
     matched: dict[str, Any] = {"topic": bench.app.names.results} if api == "Produce" else {}
     refused = broker.faults.answer(api, error, first=2, **matched)
     bench.work()
@@ -81,15 +87,7 @@ def test_after_an_error_the_batch_is_made_again_and_nothing_runs_twice(
 
 def test_an_answer_that_is_lost_costs_no_second_run(broker: EmbeddedBroker, bench: Bench) -> None:
     """Of the end of a transaction: it is committed, and the worker does not know."""
-    ran: Counter[int] = Counter()
-
-    @bench.app.task
-    def step(n: int) -> int:
-        ran[n] += 1
-        return n
-
-    jobs = [step.delay(n) for n in range(JOBS)]
-    bench.app.flush(WITHIN_S)
+    jobs, ran = enqueue(bench)
     lost = broker.faults.close("EndTxn", when="after", first=1)
     bench.work()
     assert [job.result(WITHIN_S) for job in jobs] == list(range(JOBS))
