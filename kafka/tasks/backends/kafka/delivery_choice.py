@@ -125,8 +125,8 @@ def choose_protocol(client: KafkaClient, administration: Administration, groups:
     """The protocol of these consumer groups: "consumer" (KIP-848) where the brokers have it and let a member that is
     gone be noticed as soon as in the other, else "classic". Blocks.
 
-    Kafka's own least session timeout in the newer one is 45 s (``group.consumer.min.session.timeout.ms``), and so long
-    nobody would have a killed worker's partitions.
+    Kafka's own least session timeout in the newer one is 45 s (``group.consumer.min.session.timeout.ms``), and for so
+    long no other worker would get the partitions of a killed one.
     """
     ranges = client.api_ranges()
     if CONSUMER_GROUP_HEARTBEAT not in ranges or ranges.features.get("group.version", (0, 0))[1] < 1:
