@@ -250,6 +250,9 @@ class _Server:
     def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
         """It has no lane, and so no watcher."""
 
+    def on_silent(self, connection: BrokerConnection) -> None:
+        """Other servers are tried beside it."""
+
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
         self._bootstrap.owner.on_answer(pending, response)
 

@@ -114,6 +114,9 @@ class VersionCheck:
     def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
         """Not called: it is closed before."""
 
+    def on_silent(self, connection: BrokerConnection) -> None:
+        """Not called: no requests are submitted."""
+
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
         """Not called: no requests are submitted."""
 

@@ -649,8 +649,13 @@ SendRequest = Callable[[ByVersion[MetadataResponse]], "Future[MetadataResponse]"
 REBOOTSTRAP_REQUIRED: Final = RebootstrapRequiredError.errno
 
 
+ASK_AGAIN_S: Final = 1.0
+"""How old the last request for metadata is at least when another one is sent beside it."""
+
+
 class MetadataRefresher:
-    """Keeps the cluster's metadata fresh: one request at a time, whenever ``ClusterMetadata.ttl()`` says so.
+    """Keeps the cluster's metadata fresh: one request at a time, whenever ``ClusterMetadata.ttl()`` says so. While
+    nodes are silent, one may be sent again (:meth:`ask_again`); the first response counts, or the last failure.
 
         due --a node is free--> request --response--> update_metadata --ttl passes, or request_update()--> due
                                         --failure---> failed_update   --back-off--> due
@@ -677,6 +682,10 @@ class MetadataRefresher:
         self._rebootstrap = rebootstrap
         self._trigger_s = trigger_s
         self._timer: LoopTimer | None = None
+        self._asked: list[Future[MetadataResponse]] = []
+        """The requests of the refresh under way."""
+        self._asked_at = 0.0
+        self._request: ByVersion[MetadataResponse] | None = None
         self._rebootstrap_timer: LoopTimer | None = None
         """Runs from the first attempt until one succeeds."""
         self._is_closed = False
@@ -709,9 +718,32 @@ class MetadataRefresher:
             return
         if self._rebootstrap_timer is None and self._rebootstrap is not None:
             self._rebootstrap_timer = self._loop.call_later(self._trigger_s, self._on_rebootstrap_timeout)
-        future = self._send(self._cluster.metadata_request())
-        future.add_callback(self._answered)
-        future.add_errback(self._failed)
+        self._request = self._cluster.metadata_request()
+        self._ask()
+
+    def ask_again(self) -> None:
+        """Send the request under way once more, if the last one has had no response for :data:`ASK_AGAIN_S`: it may be
+        with a node that does not answer."""
+        if self._asked and not self._is_closed and self._loop.time() >= self._asked_at + ASK_AGAIN_S:
+            self._ask()
+
+    def _ask(self) -> None:
+        assert self._request is not None
+        self._asked_at = self._loop.time()
+        future = self._send(self._request)
+        self._asked.append(future)
+        future.add_both(lambda outcome: self._on_outcome(future, outcome))
+
+    def _on_outcome(self, future: Future[MetadataResponse], outcome: MetadataResponse | BaseException) -> None:
+        if future not in self._asked:
+            return  # another one was faster
+        if not isinstance(outcome, BaseException):
+            self._asked = []
+            self._answered(outcome)
+            return
+        self._asked.remove(future)
+        if not self._asked:
+            self._failed(outcome)
 
     def _answered(self, response: MetadataResponse) -> None:
         self._cluster.update_metadata(response)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kafka._version import __version__
 from kafka.client.handshake import Handshake, ListenerProbe, SaslAuthentication, SaslSession
@@ -59,7 +59,10 @@ from kafka.net.transport import (
     Transport,
     TransportHandler,
 )
+from kafka.protocol.fetch import FetchRequest
+from kafka.protocol.groups import JoinGroupRequest
 from kafka.protocol.registry import NAMES
+from kafka.protocol.share import ShareFetchRequest
 from kafka.wire.frame import ReceiveBuffers
 from kafka.wire.message import Request, Response
 from kafka.wire.types import BytesLike
@@ -73,7 +76,10 @@ from kafka.wire.types import BytesLike
 class PendingRequest:
     """One request of a caller, and the future of its response."""
 
-    __slots__ = ("deadline", "future", "is_internal", "max_version", "min_version", "request", "sent_at", "timeout_s")
+    __slots__ = (
+        *("deadline", "depends_on", "depends_on_node", "future", "is_internal", "max_version", "min_version"),
+        *("request", "sent_at", "timeout_s"),
+    )
 
     def __init__(
         self,
@@ -91,6 +97,9 @@ class PendingRequest:
         self.min_version = min_version
         self.max_version = max_version
         self.is_internal = is_internal
+        self.depends_on = request.depends_on if isinstance(request, ByVersion) else None
+        self.depends_on_node: NodeId | None = None
+        """Where that was when this was handed over, if it was known."""
         self.sent_at = 0.0
         """The monotonic instant at which it was sent; 0 unless a :class:`TrafficCounters` sets it."""
 
@@ -99,6 +108,17 @@ class PendingRequest:
 
     def extend_deadline(self, seconds: float) -> None:
         self.deadline += seconds
+
+    @property
+    def asked_at(self) -> float:
+        """The monotonic instant at which it was handed over; later by what its deadline was extended."""
+        return self.deadline - self.timeout_s
+
+    @property
+    def held_s(self) -> float:
+        """For how long the broker may keep the answer by the request's own wish (:data:`HELD_MS`)."""
+        attribute = HELD_MS.get(type(self.request))
+        return 0.0 if attribute is None else max(getattr(self.request, attribute), 0) / 1000
 
     @property
     def api(self) -> str:
@@ -179,6 +199,17 @@ log = logging.getLogger(__name__)
 
 DELAY_CONNECTED_MS = 999_999_999
 """What ``connection_delay`` says of a connected node: there is nothing to wait for."""
+
+SILENCE_S: Final = 2.0
+"""A node is silent when it has not sent a byte for so long while a request waits. It may be frozen, or cut off without
+a word: what it leads is led by others then, long before the request times out."""
+
+HELD_MS: Final[Mapping[type, str]] = {
+    FetchRequest: "max_wait_ms",
+    ShareFetchRequest: "max_wait_ms",
+    JoinGroupRequest: "rebalance_timeout_ms",
+}
+"""Requests whose answer may take long by their own wish: the field that says how long at most."""
 
 FIRST_API_VERSIONS_OF_KIP_219 = 2
 """From this version of ApiVersions on (2.0), brokers answer first and are quiet afterwards."""
@@ -261,6 +292,11 @@ class ConnectionOwner(Protocol):
         """It was closed after ``connections_max_idle_ms`` without a request, which is no failure."""
         ...
 
+    def on_silent(self, connection: BrokerConnection) -> None:
+        """A request has had no answer for :data:`SILENCE_S`, and for as long as it lets the broker wait; called again
+        each :data:`SILENCE_S`. The owner may :meth:`BrokerConnection.give_up` the connection."""
+        ...
+
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
         """A response has come; the future is completed afterwards."""
         ...
@@ -305,6 +341,9 @@ class BrokerConnection:
         self._session = SaslSession(self, settings.security, self._loop, rng)
         self._write_queue = WriteQueue()
         self._used_at = 0.0
+        self._heard_at = 0.0
+        self._looked_at = 0.0  # for silence
+        self._silent_at = 0.0  # when it was found last
         self.bytes_received = 0
         """Since the start, for metrics, without the handshakes."""
         self._traffic: tuple[TrafficCounters, ...] = ()
@@ -360,6 +399,16 @@ class BrokerConnection:
             return DELAY_CONNECTED_MS
         return max((self.retry_at - self._loop.time()) * 1000, 0.0) if self.disconnected() else 0.0
 
+    def silent_s(self) -> float:
+        """For how long a request has waited while the node has not sent a byte; 0 when none waits or it throttles."""
+        if not self.in_flight_count or self._muted_until or self.disconnected():
+            return 0.0
+        return max(self._loop.time() - max(self._heard_at, self._oldest_asked_at()), 0.0)
+
+    def is_silent(self) -> bool:
+        """Whether that was found to be :data:`SILENCE_S` or more, and nothing has come since."""
+        return self._silent_at > self._loop.time() - self.silent_s()
+
     def can_send_more(self) -> bool:
         """Connected, with less than ``max_in_flight_requests_per_connection`` requests in flight."""
         return (
@@ -392,8 +441,8 @@ class BrokerConnection:
         if state is ConnectionState.CLOSED:
             pending.future.failure(IllegalStateError(f"{self.name}: the connection was closed"))
             return
-        if pending.deadline < self._timer_at:
-            self._arm(pending.deadline)
+        if pending.deadline < self._timer_at or pending.asked_at + SILENCE_S < self._timer_at:
+            self._arm(min(pending.deadline, pending.asked_at + SILENCE_S))
         if self.can_send_more():
             self._send(pending)
             return
@@ -484,7 +533,7 @@ class BrokerConnection:
     # -- connecting ----------------------------------------------------------------------------------------------------
 
     def _connect_transport(self) -> None:
-        self._used_at = self._loop.time()
+        self._used_at = self._heard_at = self._loop.time()
         self._connect_attempts += 1
         where = self._owner.address_of(self.node_id)
         if where is None:
@@ -576,6 +625,7 @@ class BrokerConnection:
 
     def data_received(self, data: bytes) -> None:
         if self._states.now is not ConnectionState.READY:
+            self._heard_at = self._loop.time()
             self._handshake.data_received(data)
             return
         self.bytes_received += len(data)
@@ -596,6 +646,7 @@ class BrokerConnection:
         # longer than all of that (it may wake the peer on the same machine) and releases the interpreter lock: a thread
         # whose future was completed just before can run meanwhile (end to end 2.1 ms instead of 2.4 in plain Python).
         machine = self._machine
+        self._heard_at = self._loop.time()
         self._held_writes = []
         try:
             self._complete_requests(answers)
@@ -623,7 +674,7 @@ class BrokerConnection:
         if machine is not self._machine:
             return  # a callback closed the connection
         if not was_held:  # re-authentication is not use: the connection stays idle
-            self._used_at = self._loop.time()
+            self._used_at = self._heard_at
         if machine.failed is not None:
             self._fail(machine.failed)
         elif self._write_queue.waiting:
@@ -666,6 +717,11 @@ class BrokerConnection:
         self._disarm()
         self._slot.close()
         fail_all(self._take_all(), error or Cancelled(f"{self.name}: this client closed the connection"))
+
+    def give_up(self, error: KafkaError) -> None:
+        """Lose the connection, as if the node had closed it: its requests fail with ``error``."""
+        if not self.disconnected():
+            self._fail(error)
 
     def _fail(self, error: BaseException, timed_out: Mapping[PendingRequest, str] | None = None) -> None:
         """The connection has failed: fail its requests, and connect again for the next one after the back-off.
@@ -715,7 +771,7 @@ class BrokerConnection:
         self._arm(inf)
 
     def _next_deadline(self) -> float:
-        nearest = min(self._machine.next_deadline(), self._write_queue.next_deadline())
+        nearest = min(self._machine.next_deadline(), self._write_queue.next_deadline(), self._next_look())
         state = self._states.now
         if state is ConnectionState.READY:
             idle_at = self._used_at + self._settings.max_idle_s
@@ -738,6 +794,8 @@ class BrokerConnection:
         if self._muted_until and now >= self._muted_until:
             self._muted_until = 0.0
             self._send_waiting()
+        if now >= self._next_look():
+            self._look_for_silence(now)
         for pending in self._write_queue.take_overdue_waiting(now):
             why = self._why_not_sent()
             text = f"{pending.api} to {self.name}: not sent within {pending.timeout_s:g} s: {why}"
@@ -763,6 +821,31 @@ class BrokerConnection:
             timed_out[pending] = f"{pending.api} to {self.name}: not written within {pending.timeout_s:g} s"
         if timed_out:
             self._fail(KafkaConnectionError(f"the connection was closed: {next(iter(timed_out.values()))}"), timed_out)
+
+    def oldest(self) -> PendingRequest | None:
+        """Of the requests that wait for an answer, the one that an answer is due for first."""
+        if self._machine.in_flight:
+            owner = self._machine.in_flight[0].owner
+            return owner if isinstance(owner, PendingRequest) else None
+        return self._write_queue.waiting[0] if self._write_queue.waiting else None
+
+    def _oldest_asked_at(self) -> float:
+        oldest = self.oldest()
+        return 0.0 if oldest is None else oldest.asked_at
+
+    def _next_look(self) -> float:
+        """When to look whether it is silent; infinity when it is not to say anything."""
+        if not self.in_flight_count or self.disconnected():
+            return inf
+        return max(self._looked_at, self._heard_at, self._oldest_asked_at(), self._muted_until) + SILENCE_S
+
+    def _look_for_silence(self, now: float) -> None:
+        self._looked_at = now
+        silent_s, oldest = self.silent_s(), self.oldest()
+        if silent_s > 0:
+            self._silent_at = now
+        if silent_s > (0.0 if oldest is None else oldest.held_s):
+            self._owner.on_silent(self)
 
     def _is_unused(self) -> bool:
         return not self.in_flight_count and not self._write_queue.unwritten

@@ -143,6 +143,7 @@ class KafkaClient:
             self._rng,
             self._find_coordinator,
             self.refresh_metadata,
+            self._look_elsewhere,
             server_finder(self.loop, servers, resolve_servers, is_canonical),
             find_at_once=is_canonical,
             recovers=recovers,
@@ -362,6 +363,11 @@ class KafkaClient:
 
     def _ask_for_metadata(self, request: ByVersion[MetadataResponse]) -> Future[MetadataResponse]:
         return self.router.request(AnyNode(), request, is_internal=True)
+
+    def _look_elsewhere(self) -> None:
+        if self.router.nodes.has_answering_node():
+            self.cluster.request_update()
+            self._refresher.ask_again()
 
     def _find_coordinator(self, coordinator: Coordinator) -> Future[FoundCoordinator]:
         return self._driver.run(find_coordinator(coordinator, self.retry_backoff, self._settings.request_timeout_s))

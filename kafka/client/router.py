@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from math import inf
 from typing import Any, Final, NamedTuple, Protocol
@@ -107,6 +108,11 @@ class Coordinators:
         if node is None or self._nodes.get(coordinator) == node:
             self._nodes.pop(coordinator, None)
 
+    def forget_others(self, nodes: AbstractSet[NodeId]) -> None:
+        """The cluster has only these nodes now."""
+        for coordinator in [c for c, n in self._nodes.items() if n not in nodes]:
+            del self._nodes[coordinator]
+
     def forget_all(self) -> None:
         """Before a rebootstrap: the cluster may be another one."""
         self._nodes.clear()
@@ -144,8 +150,9 @@ class _Held(NamedTuple):
 
 
 class Router:
-    """Requests to connections. ``look_up`` runs FindCoordinator, ``refresh`` reads metadata with a topic. ``recovers``:
-    whether the bootstrap servers may be asked again after brokers were known."""
+    """Requests to connections. ``look_up`` runs FindCoordinator, ``refresh`` reads metadata with a topic,
+    ``look_elsewhere`` reads it because a node is silent. ``recovers``: whether the bootstrap servers may be asked again
+    after brokers were known."""
 
     def __init__(
         self,
@@ -157,12 +164,14 @@ class Router:
         rng: Rng,
         look_up: Callable[[Coordinator], Future[FoundCoordinator]],
         refresh: Callable[[tuple[str, ...]], Future[None]],
+        look_elsewhere: Callable[[], object],
         find_servers: FindServers | None = None,
         *,
         find_at_once: bool = False,
         recovers: bool = True,
     ) -> None:
         self._recovers = recovers
+        self._look_elsewhere = look_elsewhere
         self._loop = network.loop
         self._request_timeout_s = settings.request_timeout_s
         self._cluster = cluster
@@ -233,6 +242,8 @@ class Router:
         pending = PendingRequest(
             request, self._loop.time() + timeout_s, timeout_s, min_version, max_version, is_internal
         )
+        if pending.depends_on is not None:
+            pending.depends_on_node = self.coordinators.get(pending.depends_on)
         if isinstance(target, int):  # the common case, without a search
             self.nodes.get(target, lane).submit(pending)
         else:
@@ -271,7 +282,9 @@ class Router:
 
     def on_metadata(self) -> None:
         """The cluster's metadata was read anew."""
+        self.coordinators.forget_others({broker.nodeId for broker in self._cluster.brokers()})
         self.nodes.drop_unknown_nodes()
+        self._give_up_dependents()
         for connection in self.nodes:
             connection.on_metadata_updated()
         self.close_bootstrap_when_idle()
@@ -450,6 +463,19 @@ class Router:
         if self._held:
             self._set_wake()
         self._notify_lane_watcher(connection, error)
+        self._give_up_dependents()
+
+    def _give_up_dependents(self) -> None:
+        """Lose the silent connections whose nodes ask a coordinator that is not there any more. They would do so until
+        their own requests time out (30 s, seen on 4.3.0); asked again, they ask the new one."""
+        for connection in self.nodes:
+            oldest = connection.oldest()
+            if oldest is None or oldest.depends_on is None or oldest.depends_on_node is None:
+                continue
+            if connection.is_silent() and self.coordinators.get(oldest.depends_on) != oldest.depends_on_node:
+                silent_s, node = connection.silent_s(), oldest.depends_on_node
+                text = f"{connection.name}: silent for {silent_s:.1f} s; its {oldest.api} depends on node {node}"
+                connection.give_up(KafkaConnectionError(f"{text}, which does not coordinate it any more"))
 
     def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
         self._notify_lane_watcher(connection, error)
@@ -458,6 +484,11 @@ class Router:
         watcher = self._lane_watchers.get(connection.lane or "")
         if watcher is not None:
             self._loop.call_soon(watcher, error)  # after the futures of its requests
+
+    def on_silent(self, connection: BrokerConnection) -> None:
+        if connection.node_id != BOOTSTRAP:
+            self._look_elsewhere()
+            self._give_up_dependents()
 
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
         throttle_ms = getattr(response, "throttle_time_ms", 0)
@@ -547,12 +578,19 @@ class NodeConnections:
                 connection.close(error)
 
     def drop_unknown_nodes(self) -> None:
-        """Close the connections to nodes that are not in the metadata any more, unless they are still in use."""
+        """Close the connections to nodes that are not in the metadata any more, unless they are still in use. One that
+        is silent is lost: its broker has no session with the cluster, and others lead what it has led."""
         known = {broker.nodeId for broker in self._cluster.brokers()}
         for key, connection in list(self._connections.items()):
-            if key[0] not in known and connection.disconnected() and not connection.in_flight_count:
+            if key[0] in known:
+                continue
+            if connection.disconnected() and not connection.in_flight_count:
                 del self._connections[key]
                 connection.close()
+            elif key[0] != BOOTSTRAP and connection.is_silent():
+                silent_s = connection.silent_s()
+                text = f"{connection.name}: silent for {silent_s:.1f} s, and not in the cluster's metadata any more"
+                connection.give_up(KafkaConnectionError(text))
 
     def in_flight_request_count(self, node_id: NodeId | None = None) -> int:
         """Requests sent or waiting, on all connections or those to one node."""
@@ -560,26 +598,32 @@ class NodeConnections:
 
     def least_loaded_node(self) -> NodeId | None:
         """A connected node with nothing in flight; else the one with least in flight outside back-off, connected ones
-        first; else a broker from the metadata never tried; else one that throttles; else None. The bootstrap server
-        comes last everywhere.
+        first; else a broker from the metadata never tried; else one that throttles or is silent; else None. The
+        bootstrap server comes last everywhere.
         """
         best: NodeId | None = None
         best_rank = (False, False, inf, False)
         for (node_id, lane), connection in self._connections.items():
             if lane is not None or connection.blacked_out() or self._has_no_address(connection):
                 continue
-            is_muted = connection.muted_until > 0
-            rank = (is_muted, connection.disconnected(), connection.in_flight_count, node_id == BOOTSTRAP)
+            is_slow = connection.muted_until > 0 or connection.is_silent()
+            rank = (is_slow, connection.disconnected(), connection.in_flight_count, node_id == BOOTSTRAP)
             if best is None or rank < best_rank:
                 best, best_rank = node_id, rank
-        is_muted, is_disconnected = best_rank[:2]
-        if best is not None and best != BOOTSTRAP and not is_muted and not is_disconnected:
+        is_slow, is_disconnected = best_rank[:2]
+        if best is not None and best != BOOTSTRAP and not is_slow and not is_disconnected:
             return best
         # A known broker that was never tried comes before a bootstrap server, and before one that throttles.
         for broker in sorted(sorted(self._cluster.brokers()), key=lambda _: self._rng.random()):
             if (broker.nodeId, None) not in self._connections:
-                return broker.nodeId if best in (None, BOOTSTRAP) or is_muted else best
+                return broker.nodeId if best in (None, BOOTSTRAP) or is_slow else best
         return best
+
+    def has_answering_node(self) -> bool:
+        """Whether :meth:`least_loaded_node` is one that is not silent."""
+        node_id = self.least_loaded_node()
+        connection = None if node_id is None else self.find(node_id)
+        return node_id is not None and (connection is None or not connection.is_silent())
 
     def _has_no_address(self, connection: BrokerConnection) -> bool:
         """Whether there is no address to connect to: the node is not in the metadata."""

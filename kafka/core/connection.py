@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
+from kafka.core.routing import Coordinator
 from kafka.errors import CorrelationIdError, IncompatibleBrokerVersion, KafkaProtocolError
 from kafka.protocol.framing import decode_response, encode_request, read_correlation_id
 from kafka.protocol.registry import NAMES
@@ -98,13 +99,22 @@ class ByVersion(Generic[R]):
     """A request whose fields depend on the version spoken: ``build(version)`` is called once that is chosen.
 
     FindCoordinator asks for ``key`` up to version 3 and for ``coordinator_keys`` from 4 on, for example.
+
+    ``depends_on``: whom the broker asks before it answers, if anybody: what is written in a transaction is verified
+    with the transaction's coordinator (KIP-890).
     """
 
-    __slots__ = ("build", "request_type")
+    __slots__ = ("build", "depends_on", "request_type")
 
-    def __init__(self, request_type: type[Request[R]], build: Callable[[int], Request[R]]) -> None:
+    def __init__(
+        self,
+        request_type: type[Request[R]],
+        build: Callable[[int], Request[R]],
+        depends_on: Coordinator | None = None,
+    ) -> None:
         self.request_type = request_type
         self.build = build
+        self.depends_on = depends_on
 
 
 class InFlightRequest:

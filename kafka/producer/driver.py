@@ -25,7 +25,7 @@ from kafka.core.produce.batch import EncodedProduceRequest, ProducerBatch, Produ
 from kafka.core.produce.sender import RequestProducerId, SendBatches, Sender
 from kafka.core.produce.topics import learn_topic
 from kafka.core.produce.transactions import TransactionManager
-from kafka.core.routing import AnyNode
+from kafka.core.routing import AnyNode, Coordinator, CoordinatorType
 from kafka.errors import (
     BrokerResponseError,
     IllegalStateError,
@@ -102,6 +102,8 @@ class ProducerDriver:
         self._pid = os.getpid()
         self._settings = settings
         self._codec = codec = chosen_codec(settings)
+        key = settings["transactional_id"]
+        self._transaction_coordinator = None if key is None else Coordinator(key, CoordinatorType.TRANSACTION)
         late_ms = settings["partitioner_availability_timeout_ms"]
         rng = random.Random()
         partitioning = partitioning_for(
@@ -194,7 +196,9 @@ class ProducerDriver:
                     self.metrics.sent(effect, now)
                 carried = EncodedProduceRequest(effect.request, self._codec.number, self._codec.level)
                 future = self._router.request(
-                    effect.node, ByVersion(ProduceRequest, carried.build), max_version=effect.max_version
+                    effect.node,
+                    ByVersion(ProduceRequest, carried.build, self._transaction_coordinator),
+                    max_version=effect.max_version,
                 )
                 future.add_both(self._done, effect, carried)
             elif isinstance(effect, RequestProducerId):

@@ -216,7 +216,7 @@ class TransactionDialogues:
         yield from self._ask(
             TransactionRequestKind.COMMIT_OFFSETS,
             Coordinator(group_id),
-            lambda: ByVersion(TxnOffsetCommitRequest, build),
+            lambda: ByVersion(TxnOffsetCommitRequest, build, self._coordinator),
             _BY_PROTOCOL[machine.version],
             read,
         )
