@@ -91,13 +91,13 @@ def _retried(context: Context, number: int) -> int:
 
 
 def _later(context: Context, number: int) -> int:
-    _note(context)
+    _note(context, "later")
     return number
 
 
 class Start(NamedTuple):
     """One start of a job: the process it ran in, the time in seconds since the epoch, the attempt, the number of its
-    worker, and of a job of the ordered queue ``KEY:NUMBER``."""
+    worker, and of a job of the ordered queue ``KEY:NUMBER``, of ``later`` its name."""
 
     pid: int
     at: float

@@ -328,10 +328,9 @@ class Scheduling(Jobs):
     def check_more(self) -> str:
         """Of the periodic jobs: each time of the entry has run. (Their records may be deleted by now; the id of a
         periodic job has its time, and so the same job started twice has one.)"""
-        others = {row[0] for row in self.enqueuer.rows("enqueued")}
         began: dict[str, float] = {}
         for job_id, starts in self.crew.starts().items():
-            if job_id not in others and time_of(job_id) % (TICK_S * 1000) == 0:
+            if starts[0].what == "later":
                 began[job_id] = min(start.at for start in starts)
         slots = Counter(time_of(job_id) for job_id in began)
         assert slots and set(slots.values()) == {1}, slots
