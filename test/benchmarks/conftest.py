@@ -25,6 +25,9 @@ from test.support.peers import foreign_environment
 from test.support.ports import free_ports
 from test.support.waiting import until
 
+OLDER = "3.9.1"
+"""The newest release without share groups."""
+
 WARM_UP = 6
 """Apache Kafka has a drain of so many times :data:`JOBS` before: its just-in-time compiler."""
 
@@ -54,10 +57,10 @@ def _printed() -> Iterator[Report]:
     print("\n".join(found.lines()), flush=True)
 
 
-def apache_kafka() -> ApacheKafka:
-    """The latest release, with the JVM as it comes; not started yet."""
-    require_apache_kafka(LATEST)
-    return ApacheKafka(LATEST, jvm=("-Xms1g", "-Xmx1g"))
+def apache_kafka(release: str = LATEST) -> ApacheKafka:
+    """A release, with the JVM as it comes; not started yet."""
+    require_apache_kafka(release)
+    return ApacheKafka(release, jvm=("-Xms1g", "-Xmx1g"))
 
 
 @pytest.fixture(scope="module", params=["embedded", "apache"])
@@ -94,9 +97,20 @@ def installed(
 @pytest.fixture(scope="module", params=["embedded", "apache"])
 def place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Place]:
     """Each broker in turn, for each kind of install: the embedded one is of that install, too."""
-    if request.param == "apache":
-        with apache_kafka() as apache:
-            place = Place(f"Apache Kafka {LATEST}, {installed.kind}", apache.bootstrap, apache.pid, installed)
+    yield from _places("embedded" if request.param == "embedded" else LATEST, installed, "auto")
+
+
+@pytest.fixture(scope="module", params=["embedded", "apache"])
+def group_place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Place]:
+    """The same for workers in consumer groups, with an older release."""
+    yield from _places("embedded" if request.param == "embedded" else OLDER, installed, "group")
+
+
+def _places(broker: str, installed: Installed, delivery: str) -> Iterator[Place]:
+    if broker != "embedded":
+        with apache_kafka(broker) as apache:
+            title = f"Apache Kafka {broker}, {installed.kind}"
+            place = Place(title, apache.bootstrap, apache.pid, installed, delivery)
             place.drain(WARM_UP * JOBS, "stored", PREFORK.flags)
             yield place
         return
@@ -105,4 +119,4 @@ def place(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Plac
     command += ["--data-dir", str(installed.folder / "data")]
     with running(command, installed.folder, installed.folder / "broker.log", foreign_environment()) as process:
         until(lambda: listens(port), "the broker answers", within_s=PATIENCE_S)
-        yield Place(f"embedded, {installed.kind}", f"127.0.0.1:{port}", process.pid, installed)
+        yield Place(f"embedded, {installed.kind}", f"127.0.0.1:{port}", process.pid, installed, delivery)

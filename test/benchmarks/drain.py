@@ -20,9 +20,9 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.tasks import App, JobHandle, JobState
 
 PATIENCE_S = 120.0
@@ -79,6 +79,13 @@ def tree_cpu_s(root: int) -> float:
     return float(total / os.sysconf("SC_CLK_TCK"))
 
 
+class Stored(Protocol):
+    """Where results are counted."""
+
+    def stored(self) -> int:
+        """How many jobs have a result by now."""
+
+
 class Results:
     """The topic of results, which grows by one record for each job. Made before the worker starts."""
 
@@ -99,7 +106,7 @@ class Results:
         return self._length() - self._begin
 
 
-def read_meanwhile(results: Results, jobs: list[JobHandle[Any]], watch: Watch) -> tuple[Mark, Mark]:
+def read_meanwhile(results: Stored, jobs: list[JobHandle[Any]], watch: Watch) -> tuple[Mark, Mark]:
     """The first result, and the last, as a caller sees them who asks for each. At the first one those that are stored
     count as read, so that what comes in a batch with it makes no rate look higher."""
     few = jobs[:64]  # which are first depends on the partitions
@@ -112,7 +119,7 @@ def read_meanwhile(results: Results, jobs: list[JobHandle[Any]], watch: Watch) -
     return first, watch.mark(len(jobs))
 
 
-def wait_until_stored(results: Results, jobs: list[JobHandle[Any]], watch: Watch) -> tuple[Mark, Mark]:
+def wait_until_stored(results: Stored, jobs: list[JobHandle[Any]], watch: Watch) -> tuple[Mark, Mark]:
     """The same for a caller that sleeps and looks how many are stored."""
     first: Mark | None = None
     while True:
@@ -126,7 +133,20 @@ def wait_until_stored(results: Results, jobs: list[JobHandle[Any]], watch: Watch
         time.sleep(LOOK_S)
 
 
-HOW: dict[str, Callable[[Results, list[JobHandle[Any]], Watch], tuple[Mark, Mark]]] = {
+class Committed:
+    """The offsets of the queue's consumer group, where jobs are delivered by one: the topic of results also has the
+    ends of transactions, which cannot be told from results by its length."""
+
+    def __init__(self, app: App, bootstrap: str) -> None:
+        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._group = f"{app.name}.{app.settings.default_queue}.group"
+
+    def stored(self) -> int:
+        """How many jobs have a result by now, not counting those behind one that has none."""
+        return sum(committed.offset for committed in self._admin.list_consumer_group_offsets(self._group).values())
+
+
+HOW: dict[str, Callable[[Stored, list[JobHandle[Any]], Watch], tuple[Mark, Mark]]] = {
     "read": read_meanwhile,
     "stored": wait_until_stored,
 }
@@ -146,7 +166,7 @@ def main(bootstrap: str, count: int, how: str, flags: list[str]) -> None:
     app.flush(PATIENCE_S)
     enqueue_s, enqueue_cpu_s = time.perf_counter() - began, time.process_time() - cpu
 
-    results = Results(app, bootstrap)
+    results = (Committed if app.settings.delivery == "group" else Results)(app, bootstrap)
     caller_cpu, began = time.process_time(), time.perf_counter()
     with worker_of(app, "bench_jobs:app", bootstrap, flags) as worker:
         first, last = HOW[how](results, jobs, Watch(worker, began))

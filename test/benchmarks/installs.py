@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import venv
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from test.support.peers import foreign_environment, run_to_end
@@ -39,9 +40,9 @@ class Installed(NamedTuple):
             shutil.copy(pathlib.Path(__file__).with_name(name), folder / there)
         return cls(kind, python, folder)
 
-    def run(self, *arguments: str, timeout_s: float) -> Any:
+    def run(self, *arguments: str, timeout_s: float, environment: Mapping[str, str] | None = None) -> Any:
         """The JSON value of the last line that a script prints."""
-        environment = {**foreign_environment(), "PYTHONPATH": str(self.folder)}
+        environment = {**foreign_environment(), "PYTHONPATH": str(self.folder), **(environment or {})}
         printed = run_to_end([str(self.python), *arguments], environment, timeout_s, self.folder)
         return json.loads(printed.splitlines()[-1])
 

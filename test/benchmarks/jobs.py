@@ -1,7 +1,7 @@
 """The app of the benchmarks and its tasks: what their workers import.
 
 Each measurement has an app of its own, so that none finds another's topics; workers learn its name from the
-environment (:data:`NAME_VARIABLE`).
+environment (:data:`NAME_VARIABLE`), and how jobs are delivered (:data:`DELIVERY_VARIABLE`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 from kafka.tasks import App
 
 NAME_VARIABLE: Final = "KAFKA_BENCH_APP"
+DELIVERY_VARIABLE: Final = "KAFKA_BENCH_DELIVERY"
 QUEUE: Final = "jobs"
 STOP_S: Final = 40.0
 
@@ -32,7 +33,14 @@ def waited(enqueued: float) -> float:
 
 def make_app(name: str, bootstrap_servers: str = "localhost:9092") -> App:
     """An app as users have it, but for a memory of results that holds a whole run."""
-    app = App(name, bootstrap_servers=bootstrap_servers, default_queue=QUEUE, result_view=1_000_000)
+    delivery = os.environ.get(DELIVERY_VARIABLE, "auto")
+    app = App(
+        name,
+        bootstrap_servers=bootstrap_servers,
+        default_queue=QUEUE,
+        result_view=1_000_000,
+        delivery=delivery,  # type: ignore[arg-type]  # one of its values
+    )
     app.task(name="noop")(noop)
     app.task(name="waited")(waited)
     return app

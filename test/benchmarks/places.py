@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from test.benchmarks.installs import Installed
+from test.benchmarks.jobs import DELIVERY_VARIABLE
 from test.benchmarks.redis_peers import Peer
 from test.benchmarks.report import Measure, Report
 from test.support.process_table import process
@@ -51,18 +52,25 @@ FORK: Final = PoolRun("fork", 2, share=0.05, rate="400", cpu_us="2,000")
 
 
 class Place(NamedTuple):
-    """A broker beside an install: its column in the report, where it is, its process."""
+    """A broker beside an install: its column in the report, where it is, its process, how its jobs are delivered."""
 
     name: str
     bootstrap: str
     pid: int
     installed: Installed
+    delivery: str = "auto"
+
+    def run(self, script: str, *arguments: str) -> Any:
+        """What a script prints that has an app there."""
+        environment = {DELIVERY_VARIABLE: self.delivery}
+        return self.installed.run(
+            script, self.bootstrap, *arguments, timeout_s=4 * PATIENCE_S, environment=environment
+        )
 
     def drain(self, count: int, how: str, flags: Sequence[str]) -> dict[str, float]:
         """What ``drain.py`` prints, and the CPU of the broker meanwhile."""
         before = cpu_of([self.pid])
-        arguments = ("drain.py", self.bootstrap, str(count), how, *flags)
-        found: dict[str, float] = self.installed.run(*arguments, timeout_s=4 * PATIENCE_S)
+        found: dict[str, float] = self.run("drain.py", str(count), how, *flags)
         return found | {"broker_cpu_s": cpu_of([self.pid]) - before}
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import pytest
 
-from test.benchmarks.places import JOBS, PATIENCE_S, THREADS, Place, goals, note_drain
+from test.benchmarks.places import JOBS, THREADS, Place, goals, note_drain
 from test.benchmarks.redis_peers import Peer, dramatiq_enqueue, taskiq_drain
 from test.benchmarks.report import Measure, Report, percentile
 
@@ -65,7 +65,7 @@ def test_no_op_jobs_go_in_and_come_out(
 
 
 def test_a_job_on_an_idle_queue_takes_little_time(place: Place, queue_figures: Report) -> None:
-    times = place.installed.run("latency.py", place.bootstrap, str(SINGLES), *THREADS.flags, timeout_s=4 * PATIENCE_S)
+    times = place.run("latency.py", str(SINGLES), *THREADS.flags)
     for what, (title, goal) in LATENCIES.items():
         queue_figures.add(Measure(f"{title}, p50", "ms", goal), place.name, percentile(times[what], 50))
         queue_figures.add(Measure(f"{title}, p99", "ms"), place.name, percentile(times[what], 99))
