@@ -124,10 +124,14 @@ def test_lines_of_a_kind_are_counted_within_any_minute_and_by_process(tmp_path: 
     (tmp_path / "7.troubles").write_text(
         row(0.0, "node %d", "node 1") + row(70.0, "node %d", "node 2") + row(71.0, "other", "other")
         + row(100.0, "node %d", "node 3") + row(131.0, "node %d", "node 1")
+        + row(0.0, "not written: %s", "not written: [Error 7] OneError: x") + row(1.0, "not written: %s", "OtherError")
+        + row(2.0, "not written: %s", "not written: OneError: y")
     )  # fmt: skip
     (tmp_path / "8.troubles").write_text(row(70.5, "node %d", "node 2"))
     assert troubles.worst_kinds(tmp_path) == [
         (7, "kafka.x", "node %d", ["node 2", "node 3"]),
+        (7, "kafka.x", "not written: %s", ["not written: [Error 7] OneError: x", "not written: OneError: y"]),
+        (7, "kafka.x", "not written: %s", ["OtherError"]),
         (7, "kafka.x", "other", ["other"]),
         (8, "kafka.x", "node %d", ["node 2"]),
     ]

@@ -17,7 +17,7 @@ from math import inf
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.client import ClientHost
+from kafka.client import ClientHost, KafkaClient
 from kafka.core.connection import ByVersion
 from kafka.core.dialogue import Dialogue, send
 from kafka.core.produce.accumulator import PRODUCER_CLOSED, STICKY, RecordAccumulator, partitioning_for
@@ -46,7 +46,7 @@ from kafka.wire.types import ZERO_UUID
 log = logging.getLogger(__name__)
 
 STALLED_LOG_S: Final = 60.0
-"""A warning of batches that a broker refuses is repeated after so long, for each topic and error."""
+"""A warning of batches that brokers refuse is repeated after so long, for each error."""
 MAX_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 FORKED_ERROR: Final = "the producer belongs to the parent process: after a fork, make a new one in the child"
 
@@ -75,6 +75,16 @@ def guard_of(host: ClientHost) -> Callable[[], None]:
             raise IllegalStateError(FORKED_ERROR)
 
     return guard
+
+
+_limited_logs: Final[weakref.WeakKeyDictionary[KafkaClient, LimitedLog]] = weakref.WeakKeyDictionary()
+
+
+def _limited_log(client: KafkaClient) -> LimitedLog:
+    """The log of all producers of a client, whose records are refused together when a broker is lost."""
+    return _limited_logs.setdefault(
+        client, LimitedLog(log, most=1, every_s=STALLED_LOG_S, clock=client.loop.time)
+    )
 
 
 class ProducerDriver:
@@ -147,7 +157,7 @@ class ProducerDriver:
             transactions=transactions,
             on_stalled=self._stalled,
         )
-        self._limited_log = LimitedLog(log, most=1, every_s=STALLED_LOG_S, clock=self._loop.time)
+        self._limited_log = _limited_log(client)
         self._alarm = DeadlineTimer(self._loop, self.pump)
         self._is_pump_due = False
         self._learning: dict[str, Future[None]] = {}
@@ -245,7 +255,7 @@ class ProducerDriver:
 
     def _stalled(self, batch: ProducerBatch, error: BrokerResponseError) -> None:
         self._limited_log.warning(
-            (batch.topic, type(error)),
+            type(error).__name__,
             "records of %s-%d are not written after %d attempts, retrying within delivery_timeout_ms=%d: %s",
             batch.topic, batch.partition, batch.attempts, self._settings["delivery_timeout_ms"], error,
         )  # fmt: skip

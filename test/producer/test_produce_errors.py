@@ -28,7 +28,9 @@ from kafka.errors import (
 from kafka.net.clock import AdjustableClock
 from kafka.net.loop import Loop
 from kafka.producer import FutureRecordMetadata, KafkaProducer
+from kafka.protocol.produce import ProduceRequest
 from kafka.testing import EmbeddedBroker
+from test.producer.support import producer_in_memory
 from test.support.waiting import until
 
 DEADLINE_S = 30
@@ -318,6 +320,28 @@ def test_a_flush_whose_time_is_over_says_why_and_the_log_does_before(
         producer.flush(DEADLINE_S)
     (line,) = stalled(caplog)
     assert re.search(rf"records of {topic}-0 are not written after 4 attempts, .*KafkaStorageError", line)
+
+
+def test_producers_of_one_client_warn_once_a_minute_of_records_that_are_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As those of a schedule's owner do, one for each partition, when a broker is lost."""
+    storage_error = 56
+    with producer_in_memory(partitions=2, **FAST) as rig:
+        other = KafkaProducer(client=rig.client, **FAST)
+        one = rig.cluster.brokers[1]
+        well = one.answers[ProduceRequest]
+        one.answers[ProduceRequest] = lambda request, version: rig.cluster.response(
+            request, lambda index, data: (storage_error, -1)
+        )
+        for number, producer in enumerate((rig.producer, other)):
+            producer.send("t", b"0", partition=number)
+        rig.loop.run_until(lambda: False, 50)
+        assert len(stalled(caplog)) == 1
+        one.answers[ProduceRequest] = well
+        rig.flush()
+        assert rig.loop.run_until(other.flush_async(), 100)
+        other.close(timeout=0)
 
 
 def stalled(caplog: pytest.LogCaptureFixture) -> list[str]:

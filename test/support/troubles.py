@@ -1,7 +1,8 @@
 """What processes of a test log at WARNING and above, by the kind of trouble: at most one line a minute is the promise.
 
 A process calls :func:`note_troubles`; each line then leaves a row of JSON in a file of the process in that directory,
-also from children that it forks. The kind is the logger with the message as it was before its arguments were put in.
+also from children that it forks. The kind is the logger with the message as it was before its arguments were put in,
+and the class of the error that it names, if it names one: two errors have two causes.
 :func:`worst_kinds` counts: the most lines of each kind that one process has logged within a minute.
 """
 
@@ -25,6 +26,7 @@ MINUTE_S: Final = 59.5
 """A minute, but for what two clocks may differ by."""
 _COUNTED: Final = re.compile(r"^suppressed %d similar lines, the last was: | \(%d more lines like this one .*\)$")
 """What ``kafka.log_limit`` puts around a message."""
+_ERROR: Final = re.compile(r"\b[A-Z]\w+Error\b")
 
 
 class Kind(NamedTuple):
@@ -60,12 +62,14 @@ def note_troubles(directory: str | pathlib.Path | None = None) -> None:
 
 def worst_kinds(directory: pathlib.Path) -> list[Kind]:
     """Of each process and kind the minute with the most lines, the most first."""
-    found: dict[tuple[int, str, str], list[tuple[float, str]]] = defaultdict(list)
+    found: dict[tuple[int, str, str, str | None], list[tuple[float, str]]] = defaultdict(list)
     for path in directory.glob("*.troubles"):
         for line in whole_lines(path):
             row = json.loads(line)
-            found[int(path.stem), row["logger"], row["template"]].append((row["at"], row["text"]))
-    kinds = [Kind(*key, _densest_minute(sorted(lines))) for key, lines in found.items()]
+            error = _ERROR.search(row["text"])
+            key = int(path.stem), row["logger"], row["template"], error and error[0]
+            found[key].append((row["at"], row["text"]))
+    kinds = [Kind(*key[:3], _densest_minute(sorted(lines))) for key, lines in found.items()]
     return sorted(kinds, key=lambda kind: (-len(kind.lines), kind))
 
 
