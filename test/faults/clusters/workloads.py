@@ -263,10 +263,14 @@ class Jobs(Workload):
         self.crew.options = self.options
         self.coordinators = ((self.crew.app.names.queue("default"), CoordinatorType.GROUP),)
         self.crew.warm_up(2, self.pool)
+        self.prepare()
         self.enqueuer = self.client(
             "enqueue", app=self.name, partitions=PARTITIONS, pause_s=JOB_S, job_s=0.002, delays_s=self.delays_s,
             settings=settings,
         )  # fmt: skip
+
+    def prepare(self) -> None:
+        """Before the first job that counts."""
 
     def progress(self) -> int:
         return self.crew.starts_count()
@@ -324,6 +328,12 @@ class Scheduling(Jobs):
         owners = (names.commands, CoordinatorType.GROUP)
         transactions = ((f"{names.schedule}.{number}", CoordinatorType.TRANSACTION) for number in range(PARTITIONS))
         self.coordinators = (*self.coordinators, owners, *transactions)
+
+    def prepare(self) -> None:
+        """Wait until all partitions of the schedule have owners: one without keeps its jobs till then."""
+        work = self.crew.app.tasks["work"].using(delay=0.1)
+        for handle in [work.delay(-1, 0) for _ in range(PARTITIONS * 8)]:
+            assert handle.wait(DRAIN_S), self.logs()
 
     def check_more(self) -> str:
         """Of the periodic jobs: each time of the entry has run. (Their records may be deleted by now; the id of a
