@@ -352,6 +352,17 @@ def test_an_error_of_one_group_is_not_that_of_another(caplog: pytest.LogCaptureF
         ]
 
 
+def test_a_worker_starts_though_a_broker_does_not_know_a_topic_yet_that_another_has_just_created(
+    broker: EmbeddedBroker,
+) -> None:
+    """Seen on three brokers of 3.9.1, when two workers of a new app start together: one ended with an error."""
+    app = App("fresh", bootstrap_servers=broker.bootstrap)
+    unknown = broker.faults.answer("DescribeConfigs", UnknownTopicOrPartitionError, topic="fresh.results", first=2)
+    with contextlib.closing(app), unknown as late:
+        app.warm_up()
+    assert late.hits == 2
+
+
 @pytest.mark.parametrize("fault", ["close", "drop"])
 def test_a_place_is_written_by_one_request_though_its_answer_is_lost(broker: EmbeddedBroker, fault: str) -> None:
     """Members may begin and leave meanwhile, and a second request would let all of it run once more."""

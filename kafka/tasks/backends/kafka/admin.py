@@ -17,6 +17,7 @@ from typing import Any, Final
 from kafka import admin
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.client import ApiRanges, KafkaClient
+from kafka.core.retry import retrying
 from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
@@ -209,8 +210,14 @@ class Administration:
     def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(kind, name) for name in names]
         described = self._wait(
-            admin.dialogues.describe_configs(
-                resources, backoff=self._backoff, timeout_s=self._timeout_s, config_filter="all"
+            # A broker that is asked may not know a topic yet that another worker has just created.
+            retrying(
+                lambda: admin.dialogues.describe_configs(
+                    resources, backoff=self._backoff, timeout_s=self._timeout_s, config_filter="all"
+                ),
+                what=f"reading the settings of {', '.join(names)}",
+                backoff=self._backoff,
+                timeout_s=self._timeout_s,
             )
         )
         return {
