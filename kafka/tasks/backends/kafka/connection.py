@@ -20,6 +20,9 @@ SCHEME = "kafka://"
 
 RECONNECT_MAX_S = 5.0
 """Between attempts to connect. With the clients' own 30 s a worker idled for 21 s after an outage of 28 s was over."""
+RETRY_MAX_S = 0.4
+"""Between two looks at the metadata while a partition has no leader. With the clients' own second, jobs waited for most
+of one after the new leader was there."""
 
 
 def connect(settings: Settings, loop: Any) -> KafkaClient:
@@ -37,7 +40,11 @@ def connect(settings: Settings, loop: Any) -> KafkaClient:
         # Where no connection is left, the directory's broker has ended: it is started again.
         resolve_servers=(lambda: servers_of(servers)) if is_embedded else None,
         request_timeout_ms=_ms(settings.request_timeout),
-        **{"reconnect_backoff_max_ms": _ms(RECONNECT_MAX_S), **settings.client},
+        **{
+            "reconnect_backoff_max_ms": _ms(RECONNECT_MAX_S),
+            "retry_backoff_max_ms": _ms(RETRY_MAX_S),
+            **settings.client,
+        },
     )
     try:
         client.api_ranges(timeout=settings.connect_timeout)
