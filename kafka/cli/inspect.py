@@ -78,6 +78,13 @@ def notes(inspected: Inspected) -> list[str]:
         lines += [f"{name}: {reason}" for reason in worker.reasons]
         if worker.left_out:
             lines.append(f"{name}: {worker.left_out} more children and jobs are not shown")
+        for each in worker.queue_jobs:
+            if each.full_partitions:
+                count = f"{each.full_partitions} partition{'s take' if each.full_partitions > 1 else ' takes'}"
+                lines.append(
+                    f"{name}: queue {each.queue}: {count} no more jobs until long ones end "
+                    f"({each.metadata_characters} characters of offset metadata are used)"
+                )
         if Seen(worker, age_s).is_silent:
             lines.append(f"{name}: silent for {duration(age_s)}: killed, stopped, or cut off from the brokers")
     return lines

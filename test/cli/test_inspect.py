@@ -23,6 +23,7 @@ from kafka.tasks import (
     App,
     ChildSnapshot,
     Directory,
+    QueueJobs,
     QueueLength,
     RunningJob,
     Seen,
@@ -106,6 +107,13 @@ def test_queues_are_shown_without_workers_and_workers_without_the_right_to_see_t
         ({"reasons": ("pool: no child is up yet",)}, 1.0, "not", "web:12: pool: no child is up yet"),
         ({"stage": "DRAINING", "reasons": ("stopping: DRAINING",)}, 1.0, "draining", "web:12: stopping: DRAINING"),
         ({"left_out": 40}, 1.0, "ready", "web:12: 40 more children and jobs are not shown"),
+        (
+            {"queue_jobs": (QueueJobs("mail", 3, 2, 3_104), QueueJobs("low", 0, 0, 900), QueueJobs("default"))},
+            1.0,
+            "ready",
+            "web:12: queue mail: 2 partitions take no more jobs until long ones end (3104 characters of offset "
+            "metadata are used)",
+        ),
         ({}, 23.0, "silent", "web:12: silent for 23s: killed, stopped, or cut off from the brokers"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.tasks import Context, JobHandle, JobState, Retry
+from kafka.tasks.delivery.base import MetadataUse
 from kafka.tasks.delivery.consumer_group import progress
 from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
 from kafka.tasks.format.offset_metadata import decode
@@ -199,8 +200,16 @@ def test_no_more_is_taken_than_can_be_said_and_goes_on_when_jobs_end(
     bench.app.tasks[step.name] = step
     with bench.app.batch(WITHIN_S):
         jobs = [bench.app.send(step.name, (n,)) for n in range(400)]
-    bench.work(concurrency=200)
+    service = bench.work(concurrency=200)
     until(lambda: "no more jobs are taken" in caplog.text, "the partition is full")
+    worker = service.worker
+    assert worker is not None
+
+    def is_told() -> bool:
+        longest = max(len(text) for _, text in committed(bench).values())
+        return worker.metadata_use() == [MetadataUse("default", 1, longest)]
+
+    until(is_told, "the worker says how full it is")
     assert 25 <= len(running) <= 100
     assert max(len(text) for _, text in committed(bench).values()) <= most
     for gate in gates.values():

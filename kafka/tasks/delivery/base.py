@@ -249,6 +249,18 @@ class BrokerContact(NamedTuple):
     interval_s: float
 
 
+class MetadataUse(NamedTuple):
+    """How much of their offset metadata the partitions of a queue use that this worker owns in a consumer group.
+
+    ``full_partitions``: of which nothing more is taken until jobs end that run for long; ``most_characters``: of the
+    partition that uses most.
+    """
+
+    queue: str
+    full_partitions: int
+    most_characters: int
+
+
 class DeliveryEvents(Protocol):
     """Callbacks of a delivery, on the loop's thread."""
 
@@ -324,6 +336,9 @@ class JobDelivery(Protocol):
 
     def contacts(self) -> list[BrokerContact]:
         """When the brokers last answered, for each source."""
+
+    def metadata_use(self) -> list[MetadataUse]:
+        """Of each queue that is delivered by a consumer group."""
 
     def close(self) -> None:
         """Settle what is due, close the sessions, leave the groups; :meth:`DeliveryEvents.left` follows."""

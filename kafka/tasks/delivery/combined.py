@@ -14,6 +14,7 @@ from kafka.tasks.delivery.base import (
     JobDelivery,
     JobLease,
     JobSource,
+    MetadataUse,
     OutgoingRecord,
     PublishCallback,
 )
@@ -78,6 +79,10 @@ class CombinedDelivery:
     def contacts(self) -> list[BrokerContact]:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         return [contact for part in self._parts for contact in part.contacts()]
+
+    def metadata_use(self) -> list[MetadataUse]:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        return [use for part in self._parts for use in part.metadata_use()]
 
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""

@@ -28,6 +28,7 @@ from kafka.tasks.delivery.base import (
     FinishCallback,
     JobLease,
     JobSource,
+    MetadataUse,
     OutgoingRecord,
     PublishCallback,
     Publisher,
@@ -346,6 +347,10 @@ class MemoryDelivery:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         now = self._loop.time()
         return [BrokerContact(source, now, CONTACT_INTERVAL_S) for source in self._requested]
+
+    def metadata_use(self) -> list[MetadataUse]:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        return []
 
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""

@@ -18,7 +18,7 @@ from kafka.tasks.backends.base import QueueBacklog, ScheduleSnapshot
 from kafka.tasks.errors import TaskError
 from kafka.tasks.health.job_metrics import BUCKETS_S, Histogram, TaskMetrics
 from kafka.tasks.health.queue_lengths import QueueLength
-from kafka.tasks.health.snapshot import WorkerSnapshot
+from kafka.tasks.health.snapshot import QueueJobs, WorkerSnapshot
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -101,6 +101,10 @@ def _held(scrape: WorkerScrape) -> Samples:
         yield (each.queue, "running"), each.running
 
 
+def _of_queues(read: Callable[[QueueJobs], float | None]) -> Callable[[WorkerScrape], Samples]:
+    return lambda scrape: [((each.queue,), read(each)) for each in scrape.worker.queue_jobs]
+
+
 def _queue_jobs(scrape: AppScrape) -> Samples:
     for each in scrape.queues:
         yield (each.queue, "available"), each.available
@@ -141,6 +145,16 @@ FAMILIES: Final[tuple[Family, ...]] = (
     ),
     Family(
         "queue_held_jobs", "gauge", "Jobs that this worker runs or settles.", ("queue", "state"), _held,
+    ),
+    Family(
+        "queue_full_partitions", "gauge",
+        "Partitions of this worker that take no more jobs until long ones end; with consumer groups.", ("queue",),
+        _of_queues(lambda each: each.full_partitions),
+    ),
+    Family(
+        "queue_metadata_characters", "gauge",
+        "Offset metadata of that partition of this worker which uses most of 4,000; with consumer groups.", ("queue",),
+        _of_queues(lambda each: each.metadata_characters),
     ),
     Family(
         "queue_unfinished_jobs", "gauge", "Jobs of the queue that have not ended: the same from each worker.",

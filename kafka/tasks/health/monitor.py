@@ -33,7 +33,7 @@ from kafka.tasks.backends.base import (
     SnapshotPublisher,
     WorkerBackend,
 )
-from kafka.tasks.delivery.base import BrokerContact
+from kafka.tasks.delivery.base import BrokerContact, MetadataUse
 from kafka.tasks.health.checks import STARTING, Condition, contact_age_s, reasons_not_ready
 from kafka.tasks.health.http import HttpRequest, HttpResponse
 from kafka.tasks.health.job_metrics import TaskMetrics
@@ -74,6 +74,9 @@ class MonitoredWorker(Protocol):
 
     def contacts(self) -> list[BrokerContact]:
         """When the brokers last answered."""
+
+    def metadata_use(self) -> list[MetadataUse]:
+        """Of the queues that are delivered by consumer groups."""
 
     def statistics(self) -> dict[str, int]:
         """Its counts and the pool's, which begin with ``pool_``; and ``held``."""
@@ -227,6 +230,7 @@ class Monitor:
         held = counts.pop("held", 0)
         pool_counts = {name.removeprefix(_POOL): counts.pop(name) for name in list(counts) if name.startswith(_POOL)}
         children, running_by_queue = pool.children(), worker.count_by_queue()
+        uses = {queue: rest for queue, *rest in worker.metadata_use()}
         return WorkerSnapshot(
             **own_fields,
             concurrency=pool.concurrency,
@@ -236,7 +240,9 @@ class Monitor:
             counts=counts,
             pool_counts=pool_counts,
             lost=dict(pool.lost_by_cause()),
-            queue_jobs=tuple(QueueJobs(queue, running_by_queue.get(queue, 0)) for queue in self._queues),
+            queue_jobs=tuple(
+                QueueJobs(queue, running_by_queue.get(queue, 0), *uses.get(queue, ())) for queue in self._queues
+            ),
             children=tuple(children),
             running=tuple(_running(children, worker.running() if not children else (), now)),
         )

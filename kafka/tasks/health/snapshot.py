@@ -42,10 +42,14 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class QueueJobs:
-    """Jobs of one queue that a worker holds. ``running``: with its pool, or being settled."""
+    """Jobs of one queue that a worker holds. ``running``: with its pool, or being settled. Of a queue that is delivered
+    by a consumer group also the partitions that are full, and the most characters of offset metadata that one of its
+    partitions uses; None: it is not."""
 
     queue: str
     running: int = 0
+    full_partitions: int | None = None
+    metadata_characters: int | None = None
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from typing import Any, Final, Protocol
 from kafka.errors import KafkaError
 from kafka.log_limit import LimitedLog
 from kafka.tasks.backends.base import WorkerBackend
-from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, OutgoingRecord
+from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, MetadataUse, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords
 from kafka.tasks.errors import PoolFailed, counted
 from kafka.tasks.format.cancelled import CancelledJob
@@ -170,6 +170,10 @@ class Worker:
     def contacts(self) -> list[BrokerContact]:
         """See :meth:`kafka.tasks.delivery.base.JobDelivery.contacts`."""
         return self._delivery.contacts()
+
+    def metadata_use(self) -> list[MetadataUse]:
+        """See :meth:`kafka.tasks.delivery.base.JobDelivery.metadata_use`."""
+        return self._delivery.metadata_use()
 
     # -- events of the delivery --------------------------------------------------------------------------------------
 

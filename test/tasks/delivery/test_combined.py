@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource
+from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, MetadataUse
 from kafka.tasks.delivery.combined import CombinedDelivery
 
 
@@ -39,6 +39,9 @@ class Part:
 
     def contacts(self) -> list[BrokerContact]:
         return [BrokerContact(self.sources[0], 1.0, 2.0)]
+
+    def metadata_use(self) -> list[MetadataUse]:
+        return [MetadataUse(self.sources[0].queue, 0, 12)]
 
     def close(self) -> None:
         self.asked.append("close")
@@ -77,6 +80,7 @@ def test_each_part_is_asked_for_its_own_queues_and_all_end_together() -> None:
     assert mail.asked == [("renew", 1), ("finish", 1), "publish"]
     assert ledger.asked == [("ledger", 3), ("renew", 2)]
     assert len(combined.contacts()) == 2
+    assert [use.queue for use in combined.metadata_use()] == ["mail", "ledger"]
 
     drained: list[int] = []
     combined.drain(lambda: drained.append(1))

@@ -19,7 +19,7 @@ from kafka.net.loop import Loop
 from kafka.net.memory import MemoryNetwork
 from kafka.net.transport import ConnectFailed
 from kafka.tasks.backends.base import BacklogCallback, QueueBacklog, ScheduleSnapshot, WorkerBackend
-from kafka.tasks.delivery.base import BrokerContact, JobSource
+from kafka.tasks.delivery.base import BrokerContact, JobSource, MetadataUse
 from kafka.tasks.health.job_metrics import JobMetrics
 from kafka.tasks.health.monitor import BACKLOG_S, FIRST_PUBLISH_S, LEAVE_S, PATHS, PUBLISH_S, Monitor
 from kafka.tasks.health.snapshot import QueueJobs, RunningJob, from_json
@@ -39,6 +39,7 @@ class AWorker:
         self.stage = WorkerStage.WORKING
         self.pool: Pool = pool
         self.contacts = delivery.contacts
+        self.metadata_use = delivery.metadata_use
         self.jobs: list[Job] = []
         self.held = {"mail": 3}
 
@@ -78,6 +79,9 @@ class ADelivery:
 
     def contacts(self) -> list[BrokerContact]:
         return [BrokerContact(MAIL, self.at, 5.0)]
+
+    def metadata_use(self) -> list[MetadataUse]:
+        return [MetadataUse("mail", 2, 3_104)]
 
 
 class ABoard:
@@ -258,6 +262,8 @@ def test_prometheus_reads_the_worker_as_it_is(world: World) -> None:
         ("kafka_tasks_oldest_job_seconds",): 3.5,
         ("kafka_tasks_queue_held_jobs", "default", "running"): 0,
         ("kafka_tasks_queue_held_jobs", "mail", "running"): 3,
+        ("kafka_tasks_queue_full_partitions", "mail"): 2,
+        ("kafka_tasks_queue_metadata_characters", "mail"): 3_104,
     }
     ours = {name: value for name, value in samples.items() if name[0].startswith("kafka_") and "info" not in name[0]}
     assert ours == expected
@@ -413,7 +419,7 @@ def test_the_snapshot_says_what_there_is_to_say(world: World) -> None:
     assert found.counts == {"leased": 9, "done": 5, "failed": 3, "dead": 1}
     assert found.pool_counts == {"busy": 1, "soft_limits": 2}
     assert found.lost == {"oom": 1}
-    assert found.queue_jobs == (QueueJobs("default", 0), QueueJobs("mail", 3))
+    assert found.queue_jobs == (QueueJobs("default", 0), QueueJobs("mail", 3, 2, 3_104))
     assert [child.pid for child in found.children] == [20]
     assert found.running == (RunningJob("j1", "mail.send", 3.5, 40_000_000, 20),)
     assert found.rss_bytes is None or found.rss_bytes > 1_000_000

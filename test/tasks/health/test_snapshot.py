@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.health.snapshot import RunningJob, WorkerSnapshot, from_json, to_json
+from kafka.tasks.health.snapshot import QueueJobs, RunningJob, WorkerSnapshot, from_json, to_json
 from kafka.tasks.pools.base import ChildSnapshot
 
 FULL = WorkerSnapshot(
@@ -35,6 +35,7 @@ FULL = WorkerSnapshot(
     counts={"done": 5},
     pool_counts={"done": 5},
     lost={"oom": 1},
+    queue_jobs=(QueueJobs("mail", 3, 2, 3_104), QueueJobs("low")),
     children=(ChildSnapshot(20, 1, "busy", "j1", "mail.send", 3.5, 40_000_000, 4, 0.5), ChildSnapshot(21, 2, "idle")),
     running=(RunningJob("j1", "mail.send", 3.5, 40_000_000, 20),),
 )

@@ -45,6 +45,7 @@ from kafka.tasks.delivery.base import (
     FinishCallback,
     JobLease,
     JobSource,
+    MetadataUse,
     OutgoingRecord,
     PublishCallback,
     Publisher,
@@ -214,6 +215,15 @@ class GroupDelivery:
             for source in self.sources
         ]
 
+    def metadata_use(self) -> list[MetadataUse]:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        uses: list[MetadataUse] = []
+        for queue, member in self._members.items():
+            progresses = member.progresses()
+            most = max((each.size for each in progresses), default=0)
+            uses.append(MetadataUse(queue, sum(each.is_full for each in progresses), most))
+        return uses
+
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._is_closing = True
@@ -304,11 +314,6 @@ class GroupDelivery:
                         progress.size,
                     )
         self.serve_soon()
-
-    @property
-    def full_partitions(self) -> int:
-        """Partitions of which nothing more is taken until jobs end that run for long."""
-        return sum(each.is_full for member in self._members.values() for each in member.progresses())
 
     def committed(self) -> dict[TopicPartition, int]:
         """Where the jobs that have not ended begin, in the partitions that are owned."""

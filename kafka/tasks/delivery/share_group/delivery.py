@@ -29,6 +29,7 @@ from kafka.tasks.delivery.base import (
     FinishCallback,
     JobLease,
     JobSource,
+    MetadataUse,
     OutgoingRecord,
     PublishCallback,
     Publisher,
@@ -143,6 +144,10 @@ class ShareDelivery:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         consumers = [(source, member.consumer) for source, member in self._members.items()]
         return [BrokerContact(source, each.answered_at, each.heartbeat_interval_s) for source, each in consumers]
+
+    def metadata_use(self) -> list[MetadataUse]:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        return []
 
     def close(self) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
