@@ -34,6 +34,8 @@ from kafka.broker.telemetry import KIND, ClientTelemetry, check_client_metrics
 from kafka.errors import IllegalStateError, KafkaError
 from kafka.net.clock import AdjustableClock
 from kafka.net.loop import Loop
+from kafka.records import iter_batches
+from kafka.structs import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -239,9 +241,11 @@ class ControlChannel:
         self._clock.resume()
         self._server.end_turn()
 
-    def _is_drained(self, shares: list[tuple[str, str]]) -> bool | None:
-        """Whether the share groups have no lag, or None. ``shares``: (group, topic)."""
-        return None if any(self._lag(group, topic) for group, topic in shares) else True
+    def _is_drained(self, shares: list[tuple[str, str]], groups: list[tuple[str, str]]) -> bool | None:
+        """Whether the share groups have no lag and the consumer groups have committed all records, or None. Of both:
+        (group, topic)."""
+        is_left = any(self._lag(*each) for each in shares) or any(self._has_uncommitted(*each) for each in groups)
+        return None if is_left else True
 
     def _lag(self, group_id: str, name: str) -> int:
         """The share group's lag in the topic; 0 when there is no such topic."""
@@ -253,6 +257,23 @@ class ControlChannel:
             found, log = partition_offset(broker, group_id, topic, number), broker.logs.log(topic, number)
             lag += found.lag if found.start_offset >= 0 else log.end_offset - log.start_offset
         return lag
+
+    def _has_uncommitted(self, group_id: str, name: str) -> bool:
+        """Whether the topic has a record behind what the consumer group has committed; markers of transactions are
+        none."""
+        broker = self._broker
+        topic = broker.metadata.topic(name)
+        if topic is None:
+            return False
+        for number in range(topic.partitions):
+            log, committed = broker.logs.log(topic, number), broker.offsets.get(group_id, TopicPartition(name, number))
+            offset = log.start_offset if committed is None else max(log.start_offset, committed.offset)
+            while data := log.read(offset, READ_BYTES):
+                for batch in iter_batches(data, check_crcs=False):
+                    if not batch.is_control:
+                        return True
+                    offset = batch.next_offset
+        return False
 
     def _subscribe_metrics(self, name: str, values: dict[str, str]) -> None:
         """Set a client metrics subscription; {}: remove it."""

@@ -34,6 +34,7 @@ class RunningWorker:
         self._broker = broker
         self._loop = Loop()
         self._worker: Any = None
+        self._queues_of_groups: frozenset[str] = frozenset()
         self._error: BaseException | None = None
         self._is_stopping = False
         self._started = threading.Event()
@@ -59,9 +60,16 @@ class RunningWorker:
             raise IllegalStateError("drain() needs running_worker(broker=...): the broker knows how many jobs are left")
         self._app.flush(timeout)
         names = self._app.names
-        topics = [topic for queue in self._queues for topic in names.job_topics(queue)]
+        shares: list[tuple[str, str]] = []
+        groups: list[tuple[str, str]] = []
+        for queue in self._queues:
+            for topic in names.job_topics(queue):
+                if queue in self._queues_of_groups:
+                    groups.append((names.group(queue), topic))
+                else:
+                    shares.append((topic, topic))
         try:
-            self._broker.wait_drained([(topic, topic) for topic in topics], timeout)
+            self._broker.wait_drained(shares, timeout, groups)
         finally:
             self._raise_error()
 
@@ -89,6 +97,7 @@ class RunningWorker:
 
     def _note(self, worker: Any) -> None:
         self._worker = worker
+        self._queues_of_groups = frozenset(use.queue for use in worker.metadata_use())
         self._started.set()
 
     def _raise_error(self) -> None:
@@ -121,4 +130,6 @@ def _copy_of(app: App) -> App:
     client = settings.pop("client")
     copy = App(app.name, **{**settings, **client, "queues": tuple(app.queues)})
     copy.tasks.update(app.tasks)
+    for queue in app.ordered_queues:
+        copy.queue(queue, ordered=True)
     return copy

@@ -352,12 +352,18 @@ class EmbeddedBroker:
     ) -> None:
         self.close()
 
-    def wait_drained(self, shares: Sequence[tuple[str, str]], timeout: float = READ_TIMEOUT_S) -> None:
-        """Wait until the share groups have settled every record: ``shares`` are (group, topic). KafkaTimeoutError."""
+    def wait_drained(
+        self,
+        shares: Sequence[tuple[str, str]],
+        timeout: float = READ_TIMEOUT_S,
+        groups: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Wait until the share groups have settled every record, and the consumer groups have committed behind every
+        one: ``shares`` and ``groups`` are (group, topic). KafkaTimeoutError."""
         try:
-            self._ask("is_drained", timeout, shares=list(shares))
+            self._ask("is_drained", timeout, shares=list(shares), groups=list(groups))
         except KafkaTimeoutError:
-            names = ", ".join(sorted({group for group, _ in shares}))
+            names = ", ".join(sorted({group for group, _ in (*shares, *groups)}))
             raise KafkaTimeoutError(f"{names}: there are records left after {timeout:g} s") from None
 
     # -- inside ------------------------------------------------------------------------------------------------------

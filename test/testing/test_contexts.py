@@ -20,10 +20,19 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def app(broker: EmbeddedBroker) -> Iterator[App]:
-    app = App(f"app-{uuid.uuid4().hex[:8]}", bootstrap_servers=broker.bootstrap, partitions=2)
+def delivery() -> str:
+    return "auto"
+
+
+@pytest.fixture
+def app(broker: EmbeddedBroker, delivery: str) -> Iterator[App]:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    app = App(name, bootstrap_servers=broker.bootstrap, partitions=2, delivery=delivery)
     yield app
     app.close(timeout=0)
+
+
+each_delivery = pytest.mark.parametrize("delivery", ["share", "group"])
 
 
 def test_a_topic_is_made_filled_and_read(broker: EmbeddedBroker) -> None:
@@ -50,6 +59,7 @@ def test_a_worker_runs_while_the_block_does(broker: EmbeddedBroker, app: App, po
     assert job.result(1) == 42, "the app of the test is open still"
 
 
+@each_delivery
 def test_draining_waits_for_retries_and_for_what_jobs_enqueue(broker: EmbeddedBroker, app: App) -> None:
     ran: list[str] = []
 
@@ -71,6 +81,7 @@ def test_draining_waits_for_retries_and_for_what_jobs_enqueue(broker: EmbeddedBr
         worker.drain(1)
 
 
+@each_delivery
 def test_draining_in_vain_says_what_is_left(broker: EmbeddedBroker, app: App) -> None:
     gate = threading.Event()
 
@@ -87,6 +98,30 @@ def test_draining_in_vain_says_what_is_left(broker: EmbeddedBroker, app: App) ->
         finally:
             gate.set()
         worker.drain()
+
+
+def test_draining_waits_for_an_ordered_queue_beside_another(broker: EmbeddedBroker, app: App) -> None:
+    gate, ran = threading.Event(), list[int]()
+    ledger = app.queue("ledger", ordered=True)
+
+    @app.task(queue=ledger)
+    def append(number: int) -> None:
+        assert number != 1 or gate.wait(30)
+        ran.append(number)
+
+    @app.task
+    def other() -> None: ...
+
+    with running_worker(app, broker=broker, concurrency=3) as worker:
+        other.delay()
+        for number in range(3):
+            append.using(key="user").delay(number)
+        with pytest.raises(KafkaTimeoutError, match=f"{app.name}.ledger.group: there are records left"):
+            worker.drain(0.2)
+        gate.set()
+        worker.drain()
+        assert ran == [0, 1, 2]
+        worker.drain(1)
 
 
 def test_a_failure_is_the_jobs_and_not_the_workers(broker: EmbeddedBroker, app: App) -> None:
