@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
 from collections import defaultdict
@@ -13,6 +14,7 @@ import pytest
 from kafka import KafkaAdminClient, OffsetAndMetadata, TopicPartition
 from kafka.tasks import Context, JobHandle, JobState, Retry
 from kafka.tasks.delivery.base import MetadataUse
+from kafka.tasks.delivery.consumer_group import delivery as delivery_module
 from kafka.tasks.delivery.consumer_group import progress
 from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
 from kafka.tasks.format.offset_metadata import decode
@@ -134,6 +136,32 @@ def test_a_job_that_runs_for_longer_than_a_session_keeps_its_partition_and_runs_
     job = long.delay(SESSION_S + 1)
     assert job.result(WITHIN_S + SESSION_S) is None
     assert runs == [1]
+
+
+def test_a_job_that_does_not_end_in_time_is_lost_with_its_partition_and_runs_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delivery_module, "REBALANCE_S", 0.4)
+    go_on = threading.Event()
+    runs: list[int] = []
+
+    @bench.app.task
+    def hold(n: int) -> int:
+        runs.append(n)
+        assert go_on.wait(WITHIN_S)
+        return n
+
+    bench.work(concurrency=30)
+    with bench.app.batch(WITHIN_S):
+        jobs = [hold.using(key=str(n)).delay(n) for n in range(30)]  # in all partitions
+    until(lambda: len(runs) == 30, "all run")
+    bench.work()
+    until(lambda: "lost the partitions of" in caplog.text, "they are lost")
+    (line,) = [line for line in caplog.messages if line.startswith("lost the partitions of")]
+    topic = re.escape(bench.app.names.queue("default"))
+    assert re.search(rf"jobs? \({topic}-\d was revoked, and they did not end in time\); their next owners", line)
+    go_on.set()
+    assert [job.result(WITHIN_S) for job in jobs] == list(range(30))
 
 
 @every_release

@@ -268,8 +268,9 @@ class DeliveryEvents(Protocol):
         """Jobs have come, as many as were asked for at most."""
 
     def lost(self, leases: list[JobLease], reason: str) -> None:
-        """The locks of these are gone (lock timeout, disconnect, an acknowledgement refused). Suspects that were
-        finished may be among them, when the broker did not take that.
+        """The claims of these are gone: a lock (timeout, disconnect, an acknowledgement refused) or a partition
+        (revoked, or the worker is no member any more). Suspects that were finished may be among them, when the broker
+        did not take that.
         """
 
     def returning(self, leases: list[JobLease]) -> None:

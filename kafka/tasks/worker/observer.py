@@ -19,7 +19,7 @@ SUCCEEDED, RETRIED, SNOOZED, FAILED, REVOKED, EXPIRED, LOST = ENDINGS = (
     "succeeded", "retried", "snoozed", "failed", "revoked", "expired", "lost"
 )  # fmt: skip
 """``snoozed``: to be started again later, which is no attempt. ``failed``: for good. ``lost``: with its child process,
-or its acquisition lock is lost, and it runs again."""
+or its acquisition lock or partition is lost, and it runs again."""
 
 MOST_TASKS: Final = 100
 """Tasks (with their queues) that have counts of their own: records may have any number of names."""
@@ -52,7 +52,7 @@ class JobObserver(Protocol):
         outcomes are dropped."""
 
     def on_locks_lost(self, jobs: Sequence[Job], reason: str) -> None:
-        """The locks of these, which run here, are lost; their outcomes are dropped."""
+        """The locks or partitions of these, which run here, are lost; their outcomes are dropped."""
 
 
 def ending_of(outcome: Outcome, decision: JobDecision) -> str | None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, Protocol
@@ -37,7 +37,7 @@ from typing import Any, Final, Protocol
 from kafka.errors import KafkaError
 from kafka.log_limit import LimitedLog
 from kafka.tasks.backends.base import WorkerBackend
-from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, MetadataUse, OutgoingRecord
+from kafka.tasks.delivery.base import BrokerContact, ClaimKind, Ending, JobLease, JobSource, MetadataUse, OutgoingRecord
 from kafka.tasks.delivery.records import StateRecords
 from kafka.tasks.errors import PoolFailed, counted
 from kafka.tasks.format.cancelled import CancelledJob
@@ -66,6 +66,13 @@ log = logging.getLogger(__name__)
 
 LOST_LOG_S: Final = 60.0
 """Between two lines about lost locks: each broker of a cluster may be restarted within a minute."""
+
+_LOST_CLAIMS: Final = {
+    ClaimKind.SHARE_LOCK: ("acquisition locks", "other workers"),
+    ClaimKind.PARTITION: ("partitions", "their next owners"),
+    ClaimKind.SCHEDULE: ("leases of the schedule", "other workers"),
+}
+"""What is lost, and who runs the jobs then."""
 
 TURN_LEASES: Final = 128
 TURN_BYTES: Final = 1024 * 1024
@@ -501,14 +508,14 @@ class Worker:
         self._completion.flush()
 
     def _on_locks_lost(self, leases: Sequence[JobLease], reason: str, is_excused: bool = True) -> None:
-        count = 0
+        counts: Counter[ClaimKind] = Counter()
         running: list[Job] = []
         has_buffered = False
         for lease in leases:
             is_running = lease.stage == RUNNING
             has_buffered = has_buffered or lease.stage == BUFFERED
             if self._leases.mark_lost(lease, is_excused):
-                count += 1
+                counts[ClaimKind.SHARE_LOCK if lease.claim is None else lease.claim.kind] += 1
                 if is_running:
                     running.append(lease.job)
                     self.pool.cancel(lease.job)
@@ -517,12 +524,11 @@ class Worker:
         if running:
             for observer in self._observers:
                 observer.on_locks_lost(running, reason)
-        if count:
+        for kind, count in counts.items():
             self._counts["locks_lost"] += count
+            what, who = _LOST_CLAIMS[kind]
             jobs = counted(count, "job")
-            self._lost_log.warning(
-                "lost", "lost the acquisition locks of %s (%s); other workers will run them", jobs, reason
-            )
+            self._lost_log.warning(kind, "lost the %s of %s (%s); %s will run them", what, jobs, reason, who)
 
     def _check_clock(self) -> float:
         """The time; first in each event. Marks locks as lost that have timed out while this process did not run. A job

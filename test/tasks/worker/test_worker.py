@@ -19,7 +19,16 @@ from kafka.net.clock import ManualClock
 from kafka.net.loop import Loop
 from kafka.tasks import App, Cancel, Retry, RetryAt, Snooze, expo
 from kafka.tasks.backends.base import ScheduleMember, ScheduleSnapshot, WorkerBackend
-from kafka.tasks.delivery.base import Ending, JobLease, JobSource, OutgoingRecord, RecordKind, SourceKind
+from kafka.tasks.delivery.base import (
+    Claim,
+    ClaimKind,
+    Ending,
+    JobLease,
+    JobSource,
+    OutgoingRecord,
+    RecordKind,
+    SourceKind,
+)
 from kafka.tasks.delivery.finishing import MOVING_S
 from kafka.tasks.delivery.memory import MemoryRecord
 from kafka.tasks.format.commands import Command
@@ -1176,6 +1185,20 @@ def test_lost_locks_are_one_line_in_a_minute_however_many_brokers_go(
         bench.settle()
     assert process.worker.counts["locks_lost"] > 1
     assert len([line for line in caplog.messages if line.startswith("lost the acquisition locks")]) == 1
+
+
+def test_what_is_lost_is_said_as_the_delivery_has_it(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(3):
+        bench.put("note", number)
+    process = Process(bench)
+    bench.settle()
+    leases = [job.lease for job in process.manual.jobs]
+    leases[0].claim = Claim(ClaimKind.PARTITION)
+    process.worker.lost(leases[:2], "because")
+    assert [line for line in caplog.messages if line.startswith("lost")] == [
+        "lost the partitions of 1 job (because); their next owners will run them",
+        "lost the acquisition locks of 1 job (because); other workers will run them",
+    ]
 
 
 def test_a_zombies_result_does_not_appear(bench: Bench) -> None:

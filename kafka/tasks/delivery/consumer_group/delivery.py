@@ -481,7 +481,7 @@ class Member:
     def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
         """See ``ConsumerRebalanceListener``."""
         owned = [each for place in lost if (each := self._owned.pop(place, None)) is not None]
-        self._delivery.on_lost(owned, f"group {self._group} has gone on without this worker")
+        self._delivery.on_lost(owned, f"no member of group {self._group} any more: fenced, or its session expired")
 
     # -- taking over and giving up ------------------------------------------------------------------------------------
 
@@ -595,7 +595,8 @@ class Member:
                 await within(self._loop, future, max(0.0, give_up_at - self._loop.time()))
             late = [each for each in owned if each.leases]
             for each in late:
-                delivery.events.lost(list(each.leases.values()), f"partition {each} goes to another worker")
+                reason = f"{each} was revoked, and they did not end in time"
+                delivery.events.lost(list(each.leases.values()), reason)
             for future in [delivery.settler_of(each.place).give_up(each) for each in owned]:
                 await future
             for each in owned:
