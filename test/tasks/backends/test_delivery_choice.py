@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError
 from kafka.tasks import App
 from kafka.tasks.backends.kafka.admin import why_no_share_groups
 from kafka.tasks.backends.kafka.delivery_choice import DeliveryKind, choose, choose_deliveries
+from kafka.tasks.delivery.consumer_group.delivery import GROUP_SETTINGS
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import read_settings
+from kafka.testing import EmbeddedBroker, running_worker
 
 SHARE, GROUP = DeliveryKind.SHARE, DeliveryKind.GROUP
 OLD = "the broker does not support ShareFetch"
@@ -90,3 +93,28 @@ def test_another_word_for_the_setting_is_refused() -> None:
     with pytest.raises(KafkaConfigurationError, match="one of 'auto', 'share', 'group', not 'queue'"):
         App("shop", delivery="queue")
     assert read_settings({}).delivery == "auto"
+
+
+def test_settings_of_groups_are_written_by_the_first_worker_alone() -> None:
+    settings = {
+        "group.consumer.min.session.timeout.ms": "10000",
+        "group.consumer.min.heartbeat.interval.ms": "500",
+    }
+    with EmbeddedBroker(in_process=True, settings=settings) as broker:
+        app = App("shop", bootstrap_servers=broker.bootstrap, delivery="group")
+        with closing(app), running_worker(app):
+            broker.requests.wait("ConsumerGroupHeartbeat")
+            assert len(broker.requests.find("IncrementalAlterConfigs")) == len(GROUP_SETTINGS)
+        begin = broker.requests.count
+        app = App("shop", bootstrap_servers=broker.bootstrap, delivery="group")
+        with closing(app), running_worker(app):
+            broker.requests.wait("ConsumerGroupHeartbeat", after=begin)
+            assert broker.requests.find("IncrementalAlterConfigs", after=begin) == []
+
+
+def test_members_are_classic_ones_where_brokers_refuse_short_sessions() -> None:
+    with EmbeddedBroker(in_process=True) as broker:
+        app = App("shop", bootstrap_servers=broker.bootstrap, delivery="group")
+        with closing(app), running_worker(app):
+            broker.requests.wait("SyncGroup")
+            assert broker.requests.find("ConsumerGroupHeartbeat") == []

@@ -123,7 +123,7 @@ def fences_by_generation(client: KafkaClient) -> bool:
 
 def choose_protocol(client: KafkaClient, administration: Administration, groups: Sequence[str]) -> str:
     """The protocol of these consumer groups: "consumer" (KIP-848) where the brokers have it and let a member that is
-    gone be noticed as soon as in the other, else "classic". Blocks.
+    gone be noticed as soon as in the other, else "classic". Blocks. Writes those settings of the groups that differ.
 
     Kafka's own least session timeout in the newer one is 45 s (``group.consumer.min.session.timeout.ms``), and for so
     long no other worker would get the partitions of a killed one.
@@ -131,5 +131,9 @@ def choose_protocol(client: KafkaClient, administration: Administration, groups:
     ranges = client.api_ranges()
     if CONSUMER_GROUP_HEARTBEAT not in ranges or ranges.features.get("group.version", (0, 0))[1] < 1:
         return "classic"
-    refused = [administration.alter_group_config(groups, name, value) for name, value in GROUP_SETTINGS]
-    return "classic" if any(refused) else "consumer"
+    configs = administration.group_configs(groups)
+    for name, value in GROUP_SETTINGS:
+        others = [group for group in groups if configs[group].get(name) != value]
+        if others and administration.alter_group_config(others, name, value):
+            return "classic"
+    return "consumer"
