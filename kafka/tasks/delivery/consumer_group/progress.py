@@ -188,8 +188,9 @@ class PartitionProgress:
         return len(self._ready) + len(self._returned) + len(self._suspects)
 
     def has_truncated(self, record: JobRecord) -> bool:
-        """Whether this record is at an offset that was done: the log has lost what was there, and begins anew."""
-        return record.offset < self._completed.position
+        """Whether this record is at an offset that was read and done: the log has lost what was there, and begins anew.
+        What the owner before had done may be read when the position is behind it."""
+        return record.offset < min(self._completed.position, self._next)
 
     def add(self, records: Iterable[JobRecord], now_ms: int) -> None:
         """Records have been fetched, in order. What lies between two (markers of transactions, what was deleted) is

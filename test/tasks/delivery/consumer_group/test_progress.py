@@ -271,6 +271,21 @@ def test_a_record_at_an_offset_that_was_done_shows_a_log_that_was_lost() -> None
     assert progress.has_truncated(Record(99))
 
 
+def test_a_log_is_whole_when_the_first_job_ends_before_what_had_ended_behind_it_is_read() -> None:
+    """The position is then behind records that come."""
+    log = records(*range(8))
+    progress = owner()
+    progress.add(log, 0)
+    begin(progress)
+    following = next_owner(end(progress, *range(1, 8)), log[:3])
+    assert [each.record.offset for each in following.take(9)] == [0]
+    assert end(following, 0).offset == 8
+    assert not following.has_truncated(log[3])
+    following.add([*log[3:], Record(8)], 0)
+    assert begin(following) == [8]
+    assert following.has_truncated(log[0])
+
+
 # -- the next owner ---------------------------------------------------------------------------------------------------
 
 
@@ -747,6 +762,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
     def fetch(self, count: int, again: bool) -> None:
         new = [each for at, each in sorted(self.log.items()) if at >= self.next][:count]
         old = [each for at, each in sorted(self.log.items()) if self.offset <= at < self.next]
+        assert not any(self.progress.has_truncated(each) for each in new)
         self.progress.add([*old, *new] if again else new, self.now)
         if new:
             self.next = new[-1].offset + 1
