@@ -1,4 +1,8 @@
-"""What is of consumer groups alone in the delivery of jobs: owners come and go, and one job may take long."""
+"""What is of consumer groups alone in the delivery of jobs: owners come and go, and one job may take long.
+
+Over brokers whose settings permit members of the protocol "consumer" (KIP-848), and over such as do not, where members
+are classic. A test fails where its group is of the other protocol.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +22,33 @@ from kafka.tasks.delivery.consumer_group import delivery as delivery_module
 from kafka.tasks.delivery.consumer_group import progress
 from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
 from kafka.tasks.format.offset_metadata import decode
+from test.conformance.conftest import SETTINGS
 from test.conformance.test_tasks import Bench, Unique
-from test.support.either_broker import every_release, first_release_of_jobs
+from test.support.either_broker import SharedBrokers, first_release_of_jobs, group_members
 from test.support.waiting import WITHIN_S, until
 
 LEAVE_S = 2.0
 """So long at most no job of a partition starts when its owner leaves in good order."""
 
 
-@pytest.fixture
-def delivery() -> str:
-    return "group"
+CLASSIC_SETTINGS = {name: value for name, value in SETTINGS.items() if not name.startswith("group.consumer.")}
+"""With Kafka's own least times of members of the protocol "consumer", which are too long for workers."""
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker: str, members: str, shared_brokers: SharedBrokers) -> str:
+    return shared_brokers.bootstrap(broker, SETTINGS if members == "consumer" else CLASSIC_SETTINGS)
 
 
 @pytest.fixture
-def bench(bootstrap: str, delivery: str, unique: Unique) -> Iterator[Bench]:
-    made = Bench(bootstrap, unique("app"), delivery)
+def bench(bootstrap: str, members: str, unique: Unique) -> Iterator[Bench]:
+    made = Bench(bootstrap, unique("app"), "group")
     yield made
+    with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
+        groups = {group["group_id"]: group["group_type"] or "classic" for group in admin.list_groups()}
     made.close()
+    of_queues = {made.app.names.group(queue) for queue in ("default", *made.app._queues)}
+    assert {kind for group, kind in groups.items() if group in of_queues} == {members}
 
 
 def committed(bench: Bench, queue: str = "default") -> dict[TopicPartition, tuple[int, str]]:
@@ -67,7 +80,7 @@ def test_jobs_run_and_fail_on_the_first_release_that_keeps_them(bench: Bench) ->
     assert [death.cause for death in bench.dead()] == ["attempts"]
 
 
-@every_release
+@group_members(matters=True, older=True)
 def test_workers_that_come_and_go_stop_no_others_and_repeat_nothing(bench: Bench) -> None:
     ran: list[tuple[float, int]] = []
     lock = threading.Lock()
@@ -114,6 +127,7 @@ def test_workers_that_come_and_go_stop_no_others_and_repeat_nothing(bench: Bench
     assert bench.records(bench.app.names.suspect("default")) == []
 
 
+@group_members(matters=True)
 def test_a_job_that_runs_for_longer_than_a_session_keeps_its_partition_and_runs_once(bench: Bench) -> None:
     runs: list[int] = []
 
@@ -138,6 +152,7 @@ def test_a_job_that_runs_for_longer_than_a_session_keeps_its_partition_and_runs_
     assert runs == [1]
 
 
+@group_members()
 def test_a_job_that_does_not_end_in_time_is_lost_with_its_partition_and_runs_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,7 +179,7 @@ def test_a_job_that_does_not_end_in_time_is_lost_with_its_partition_and_runs_aga
     assert [job.result(WITHIN_S) for job in jobs] == list(range(30))
 
 
-@every_release
+@group_members(older=True)
 def test_behind_a_job_that_runs_for_long_the_others_end_and_none_of_them_runs_again(bench: Bench) -> None:
     """The metadata of the committed offset says what has ended."""
     go_on, is_held = threading.Event(), threading.Event()
@@ -208,6 +223,7 @@ def test_behind_a_job_that_runs_for_long_the_others_end_and_none_of_them_runs_ag
     assert ran == list(range(1001))
 
 
+@group_members()
 def test_no_more_is_taken_than_can_be_said_and_goes_on_when_jobs_end(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -246,7 +262,7 @@ def test_no_more_is_taken_than_can_be_said_and_goes_on_when_jobs_end(
     until(lambda: committed(bench)[TopicPartition(bench.app.names.queue("default"), 0)][0] == 400, "all is committed")
 
 
-@every_release
+@group_members(older=True)
 def test_jobs_of_a_key_run_in_order_and_one_that_fails_holds_its_key_alone(bench: Bench) -> None:
     ran: dict[str, list[tuple[int, int]]] = defaultdict(list)
     lock = threading.Lock()
@@ -281,7 +297,7 @@ def test_jobs_of_a_key_run_in_order_and_one_that_fails_holds_its_key_alone(bench
     assert bench.records(bench.app.names.due("ledger")) == []
 
 
-@every_release
+@group_members(matters=True, older=True)
 def test_jobs_of_a_key_keep_their_order_when_workers_come_and_go(bench: Bench) -> None:
     ran: dict[str, list[int]] = defaultdict(list)
     ledger = bench.app.queue("ledger", ordered=True)
@@ -309,6 +325,7 @@ def test_jobs_of_a_key_keep_their_order_when_workers_come_and_go(bench: Bench) -
     assert {user: ran[user] for user in users} == dict.fromkeys(users, list(range(100)))
 
 
+@group_members()
 def test_a_job_of_an_ordered_queue_that_is_due_later_goes_behind_those_of_its_key(bench: Bench) -> None:
     ran: list[str] = []
     ledger = bench.app.queue("ledger", ordered=True)
@@ -326,6 +343,7 @@ def test_a_job_of_an_ordered_queue_that_is_due_later_goes_behind_those_of_its_ke
     assert bench.records(bench.app.names.due("ledger")) == []
 
 
+@group_members()
 def test_what_is_no_jobs_metadata_is_ignored_and_jobs_run(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     @bench.app.task
     def step(n: int) -> int:
@@ -342,6 +360,7 @@ def test_what_is_no_jobs_metadata_is_ignored_and_jobs_run(bench: Bench, caplog: 
     assert "is not understood; jobs behind it run again" in caplog.text
 
 
+@group_members()
 def test_a_result_that_comes_late_is_found_by_its_bare_id(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its record has a copy in the topic for late ones, of the same transaction."""
     monkeypatch.setattr("kafka.tasks.delivery.finishing.LATE_AFTER_MS", -1)
@@ -356,6 +375,7 @@ def test_a_result_that_comes_late_is_found_by_its_bare_id(bench: Bench, monkeypa
     assert [record.key.decode() for record in bench.records(bench.app.names.late)] == [job.id]
 
 
+@group_members()
 def test_records_that_are_refused_are_written_when_that_is_mended(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -389,6 +409,7 @@ def test_records_that_are_refused_are_written_when_that_is_mended(
     assert len(bench.dead()) == 1
 
 
+@group_members()
 def test_a_partition_that_was_cut_off_is_read_from_where_it_begins(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -47,12 +47,27 @@ every_way: Final = pytest.mark.parametrize(
     ("bootstrap", "delivery"), WAYS, ids=["-".join(way) for way in WAYS], indirect=["bootstrap"], scope="session"
 )
 """For tests of ``bootstrap`` and ``delivery``: over :data:`WAYS`."""
+
+
+def group_members(*, matters: bool = False, older: bool = False) -> pytest.MarkDecorator:
+    """For tests of ``broker`` and ``members``, the protocol of the groups that deliver jobs: "consumer" (KIP-848) where
+    the settings of a broker permit sessions that are short enough, else "classic".
+
+    ``matters``: the short tier has both on the embedded broker; ``older``: over the older of :data:`RELEASES`, too.
+    """
+    other = pytest.mark.deep("the other protocol; kept by the same tests with members of 'consumer'")
+    rows = [
+        pytest.param("embedded", "consumer"),
+        pytest.param("embedded", "classic", marks=() if matters else other),
+        pytest.param("apache", "consumer"),
+        pytest.param("apache", "classic", marks=other),
+        *([pytest.param(broker, "classic") for broker in RELEASES if broker not in EITHER] if older else ()),
+    ]
+    return pytest.mark.parametrize(("broker", "members"), rows, scope="session")
+
+
 first_release_of_jobs: Final = pytest.mark.parametrize(
-    ("bootstrap", "delivery"),
-    [("embedded 0.11", "group"), ("apache 0.11.0.3", "group")],
-    ids=["embedded 0.11-group", "apache 0.11.0.3-group"],
-    indirect=["bootstrap"],
-    scope="session",
+    ("broker", "members"), [("embedded 0.11", "classic"), ("apache 0.11.0.3", "classic")], scope="session"
 )
 """The same over the first release that keeps jobs: the headers of records, and transactions."""
 
@@ -69,6 +84,7 @@ class SharedBrokers:
 
     def bootstrap(self, kind: str, settings: Mapping[str, str]) -> str:
         """``host:port``; a skip with its reason where there is no Apache Kafka."""
+        settings = _known(kind, settings)
         key = (kind, tuple(sorted(settings.items())))
         if key not in self._found:
             self._found[key] = self._stack.enter_context(running(kind, settings))
@@ -82,9 +98,8 @@ class SharedBrokers:
 @contextmanager
 def running(kind: str, settings: Mapping[str, str]) -> Iterator[str]:
     """``host:port`` of one of them; a skip with its reason where there is no Apache Kafka."""
+    settings = _known(kind, settings)
     kind, _, release = kind.partition(" ")
-    if release:
-        settings = {name: value for name, value in settings.items() if not name.startswith(_NEWER_SETTINGS)}
     if kind == "embedded":
         options: dict[str, Any] = {"emulate": release} if release else {}
         with EmbeddedBroker(settings=settings, **options) as embedded:
@@ -95,3 +110,10 @@ def running(kind: str, settings: Mapping[str, str]) -> Iterator[str]:
             settings = {**settings, "delete.topic.enable": "true"}
         with ApacheKafka(release or LATEST, dict(settings)) as apache:
             yield apache.bootstrap
+
+
+def _known(kind: str, settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Those of the settings that this kind of broker has."""
+    if " " not in kind:
+        return settings
+    return {name: value for name, value in settings.items() if not name.startswith(_NEWER_SETTINGS)}
