@@ -73,6 +73,9 @@ def check(team: Crew, servers: str, handles: dict[str, list[JobHandle[int]]]) ->
             assert ends[handle.id] == [JobState.SUCCESS], f"{handle}: {starts[handle.id]}\n{team.logs()}"
         first = [min(start.at for start in starts[handle.id]) for handle in of_key]
         assert first == sorted(first), f"{of_key[0]}...: {[starts[handle.id] for handle in of_key]}"
+    ran = [len(starts[handle.id]) for of_key in handles.values() for handle in of_key]
+    again = sum(count > 1 for count in ran)
+    print(f"{len(ran)} jobs: none lost, each with one end, {again} ran again; {len(handles)} keys in order")
     return starts
 
 
@@ -97,7 +100,7 @@ def test_workers_that_are_killed_lose_nothing_and_keys_stay_in_order(
     starts = check(team, servers, handles)
     again = sum(len(of_job) > 1 for of_job in starts.values())
     after = [start.at for of_job in starts.values() for start in of_job if start.at > killed_at]
-    print(f"{again} jobs ran again; {min(after) - killed_at:.1f} s after the last kill the next job started")
+    print(f"{min(after) - killed_at:.1f} s after the last kill the next job started")
     assert again, "no worker was killed while it ran a job"
 
 
@@ -110,7 +113,7 @@ def test_a_worker_that_stood_still_for_longer_than_its_session_settles_nothing(
     team = crew(servers, 4, "group")
     begin(team, 2, concurrency=4)
     began_at, zombie = time.time(), team.workers[0]
-    handles = enqueue(team, JOBS * rounds // 10, 0.2)
+    handles = enqueue(team, JOBS * rounds, 0.02)
     until(lambda: team.has_started_since(0, began_at), "it runs jobs", within_s=WITHIN_S, shown=team.logs)
     zombie.send_signal(signal.SIGSTOP)
     stopped_at = time.time()
@@ -208,6 +211,7 @@ def test_one_job_that_is_stuck_throughout_keeps_the_metadata_short(
     team.open("gate")
     assert held.result(60) is None
     starts = team.starts()
-    assert all(len(starts[handle.id]) == 1 for handle in handles[: len(handles) * 9 // 10]), "what has ended runs again"
-    print(f"{longest} characters at most")
+    again = {handle.result(0): starts[handle.id] for handle in handles if len(starts[handle.id]) > 1}
+    assert not again, f"what has ended runs again: {again}\n{team.logs()}"
+    print(f"{len(handles)} jobs behind one that was stuck: none lost; {longest} characters at most")
     assert 0 < longest <= MOST_CHARACTERS
