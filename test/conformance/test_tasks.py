@@ -46,25 +46,25 @@ Unique = Callable[[str], str]
 class Service:
     """A worker in a thread."""
 
-    def __init__(self, app: App, pool: str = "threads", concurrency: int = 2) -> None:
+    def __init__(self, app: App, pool: str = "threads", concurrency: int = 2, schedule: bool = True) -> None:
         self.loop = make_loop()
         self.worker: Worker | None = None
         self._is_stopping = False
         self._started = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(app, pool, concurrency), daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(app, pool, concurrency, schedule), daemon=True)
         self._thread.start()
         assert self._started.wait(WITHIN_S), "the worker does not start"
         if self._error is not None:
             raise self._error
 
-    def _run(self, app: App, pool: str, concurrency: int) -> None:
+    def _run(self, app: App, pool: str, concurrency: int, schedule: bool) -> None:
         def note(worker: Worker) -> None:
             self.worker = worker
             self._started.set()
 
         try:
-            run_worker(app, (), pool, concurrency, self.loop, note, schedule=True)
+            run_worker(app, (), pool, concurrency, self.loop, note, schedule=schedule)
         except BaseException as error:
             self._error = error
         finally:
@@ -171,7 +171,7 @@ def test_groups_begin_at_the_first_records_without_their_setting(
         loop.run_until(future := client.run(dialogue))
         return future.result()
 
-    administration = Administration(client, wait, WITHIN_S)
+    administration = Administration(client, wait, WITHIN_S, "shop")
     for _ in range(2):
         begin_groups(administration, places, lambda seconds: loop.run_until(lambda: False, seconds), loop.time)
         assert administration.partitions_without_start(places) == {whole: [], cut: []}

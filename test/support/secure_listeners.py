@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kafka.net.tls import CertificateWithKey, Pem, client_context
 from kafka.testing import EmbeddedBroker
@@ -56,16 +56,18 @@ class Places:
 
 
 @contextlib.contextmanager
-def secure_broker(kind: str, certificates: Certificates) -> Iterator[Places]:
-    """One broker, ``embedded`` or ``apache``."""
+def secure_broker(
+    kind: str, certificates: Certificates, settings: Mapping[str, str] | None = None
+) -> Iterator[Places]:
+    """One broker, ``embedded`` or ``apache``. ``settings``: more of them."""
     ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
     if kind == "embedded":
         del ports["TOKEN"]
-        with EmbeddedBroker(settings=_settings_of(ports, certificates)):
+        with EmbeddedBroker(settings={**_settings_of(ports, certificates), **(settings or {})}):
             yield Places(ports, certificates)
     else:
         require_apache_kafka()
-        with _SecureApacheKafka(ports, certificates):
+        with _SecureApacheKafka(ports, certificates, settings):
             for port in ports.values():
                 _wait_for_listener(port)
             yield Places(ports, certificates)
@@ -120,8 +122,10 @@ def _settings_of(ports: dict[str, int], certificates: Certificates) -> dict[str,
 class _SecureApacheKafka(ApacheKafka):
     """The real one; its plain listener is where its starter looks for it."""
 
-    def __init__(self, ports: dict[str, int], certificates: Certificates) -> None:
-        super().__init__()
+    def __init__(
+        self, ports: dict[str, int], certificates: Certificates, settings: Mapping[str, str] | None
+    ) -> None:
+        super().__init__(settings=settings)
         self._ports = ports
         self._certificates = certificates
 

@@ -375,7 +375,7 @@ def test_a_place_is_written_by_one_request_though_its_answer_is_lost(broker: Emb
         loop.run_until(future)
         return future.result()
 
-    administration = Administration(client, wait, settings.request_timeout)
+    administration = Administration(client, wait, settings.request_timeout, "shop")
     group = f"once-{fault}"
     place = TopicPartition(group, 0)
     assert administration.create([TopicPlan(group, 1)]) == {group: TopicSize(1, replicas=1)}

@@ -25,10 +25,12 @@ from kafka.errors import (
     LeaderNotAvailableError,
     NoError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.format.topics import (
     DEAD_SUFFIX,
@@ -95,8 +97,10 @@ def find_topics(names: Sequence[str], **limits: Any) -> Any:
 class Administration:
     """Asks and changes topics and groups, blocking."""
 
-    def __init__(self, client: KafkaClient, wait: Wait, timeout_s: float) -> None:
+    def __init__(self, client: KafkaClient, wait: Wait, timeout_s: float, app: str) -> None:
+        """``app``: its name, for the rights that may be missing."""
         self._client = client
+        self._app = app
         self._cluster = client.cluster
         self._backoff = client.retry_backoff
         self._wait = wait
@@ -104,10 +108,25 @@ class Administration:
 
     def existing(self, names: Iterable[str]) -> Mapping[str, TopicSize]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
-        found: dict[str, TopicSize] = self._wait(
-            find_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
-        )
+        with needing(self._app, "topic", "Write"):
+            found: dict[str, TopicSize] = self._wait(
+                find_topics(list(names), backoff=self._backoff, timeout_s=self._timeout_s)
+            )
         return found
+
+    def check_rights(self, needed: Mapping[str, Iterable[str]]) -> None:
+        """TopicAuthorizationFailedError unless these operations (READ, WRITE) are permitted on their topics, which
+        exist. Brokers before 2.3 do not say."""
+        topics = sorted(set().union(*needed.values()))
+        described = self._wait(
+            admin.dialogues.describe_topics(topics, backoff=self._backoff, timeout_s=self._timeout_s)
+        )
+        permitted = {topic["name"]: topic["authorized_operations"] for topic in described}
+        for operation, names in needed.items():
+            for topic in names:
+                if permitted[topic] is not None and operation not in permitted[topic]:
+                    with needing(self._app, "topic", operation.title()):
+                        raise TopicAuthorizationFailedError(topic)
 
     def broker_count(self) -> int:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`. Known from the first request on."""
@@ -115,11 +134,13 @@ class Administration:
 
     def configs(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`."""
-        return self._describe(ConfigResourceType.TOPIC, list(names))
+        with needing(self._app, "topic", "DescribeConfigs"):
+            return self._describe(ConfigResourceType.TOPIC, list(names))
 
     def create(self, plans: Sequence[TopicPlan]) -> dict[str, TopicSize]:
         """See :class:`kafka.tasks.format.topics.TopicAdmin`. Comes back when every partition has a leader."""
-        created = self._create(plans)
+        with needing(self._app, "topic", "Create"):
+            created = self._create(plans)
         for name in created:
             log.info("created topic %s", name)
         # The broker that we ask may not know those of others yet.
@@ -154,7 +175,8 @@ class Administration:
 
     def group_configs(self, groups: Sequence[str]) -> dict[str, dict[str, str]]:
         """The effective settings of share groups."""
-        return self._describe(ConfigResourceType.GROUP, groups)
+        with needing(self._app, "group", "AlterConfigs"):  # it contains DescribeConfigs, and is needed next
+            return self._describe(ConfigResourceType.GROUP, groups)
 
     def alter_group_config(self, groups: Sequence[str], name: str, value: str) -> list[str]:
         """Set one setting of these groups; those that were refused (the broker lacks it, or caps it lower)."""
@@ -170,7 +192,8 @@ class Administration:
                 log.debug("broker rejected %s=%s for group %s: %s", name, value, group, error)
                 refused.append(group)
             elif not isinstance(error, NoError):
-                raise error
+                with needing(self._app, "group", "AlterConfigs"):
+                    raise error
         return refused
 
     def partitions_without_start(
@@ -200,11 +223,12 @@ class Administration:
 
     def group_offsets(self, groups: Sequence[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """All that these consumer groups have committed."""
-        found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = self._wait(
-            admin.dialogues.list_group_offsets(
-                dict.fromkeys(groups), backoff=self._backoff, timeout_s=self._timeout_s
+        with needing(self._app, "group", "Read"):
+            found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = self._wait(
+                admin.dialogues.list_group_offsets(
+                    dict.fromkeys(groups), backoff=self._backoff, timeout_s=self._timeout_s
+                )
             )
-        )
         return found
 
     def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:

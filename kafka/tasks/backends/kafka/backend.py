@@ -34,6 +34,7 @@ from kafka.tasks.backends.kafka.control import set_paused
 from kafka.tasks.backends.kafka.dead_log import KafkaDeadLog
 from kafka.tasks.backends.kafka.enqueue_tally import EnqueueTally
 from kafka.tasks.backends.kafka.purge import KafkaPurge
+from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.backends.kafka.snapshot_reader import KafkaSnapshotReader
 from kafka.tasks.deadline import Deadline, run_in_thread
 from kafka.tasks.errors import JobsNotSent, UnknownQueue
@@ -346,7 +347,7 @@ class _ConnectedClients:
             run: Callable[..., Any] = client.run
             io.call(check_enqueueing, client, settings.create_topics)
             self.administration = Administration(
-                client, lambda dialogue: io.call(run, dialogue), settings.request_timeout
+                client, lambda dialogue: io.call(run, dialogue), settings.request_timeout, names.app
             )
             plans = results_plans(names, shape)
             topics = ensure_app_topics(self.administration, names.app, plans, settings.create_topics)
@@ -362,7 +363,8 @@ class _ConnectedClients:
             watch_batches(self.producer, tally.batch_done)
             self.send = self.producer.send
             self.producer.partitions_for(names.late)  # the offsets below would wait for another look at the metadata
-            self._set_clock(names.results, clock, settings.request_timeout)
+            with needing(names.app, "topic", "Write"):
+                self._set_clock(names.results, clock, settings.request_timeout)
             self.results = ResultReader(
                 io, names, partitions, self.partition, clock, settings.result_view, settings.request_timeout
             )

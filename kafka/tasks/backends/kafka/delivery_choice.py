@@ -12,7 +12,12 @@ from enum import Enum
 from typing import Final
 
 from kafka.client import KafkaClient
-from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError, KafkaError
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    KafkaConfigurationError,
+    KafkaError,
+)
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.admin import Administration, why_no_share_groups
 from kafka.tasks.delivery.consumer_group.delivery import GROUP_SETTINGS
@@ -123,7 +128,8 @@ def fences_by_generation(client: KafkaClient) -> bool:
 
 def choose_protocol(client: KafkaClient, administration: Administration, groups: Sequence[str]) -> str:
     """The protocol of these consumer groups: "consumer" (KIP-848) where the brokers have it and let a member that is
-    gone be noticed as soon as in the other, else "classic". Blocks. Writes those settings of the groups that differ.
+    gone be noticed as soon as in the other, else "classic", also without the right to say so. Blocks. Writes those
+    settings of the groups that differ.
 
     Kafka's own least session timeout in the newer one is 45 s (``group.consumer.min.session.timeout.ms``), and for so
     long no other worker would get the partitions of a killed one.
@@ -131,9 +137,13 @@ def choose_protocol(client: KafkaClient, administration: Administration, groups:
     ranges = client.api_ranges()
     if CONSUMER_GROUP_HEARTBEAT not in ranges or ranges.features.get("group.version", (0, 0))[1] < 1:
         return "classic"
-    configs = administration.group_configs(groups)
-    for name, value in GROUP_SETTINGS:
-        others = [group for group in groups if configs[group].get(name) != value]
-        if others and administration.alter_group_config(others, name, value):
-            return "classic"
+    try:
+        configs = administration.group_configs(groups)
+        for name, value in GROUP_SETTINGS:
+            others = [group for group in groups if configs[group].get(name) != value]
+            if others and administration.alter_group_config(others, name, value):
+                return "classic"
+    except GroupAuthorizationFailedError as error:
+        log.info("members of groups use the classic protocol: %s", error.args[0])
+        return "classic"
     return "consumer"

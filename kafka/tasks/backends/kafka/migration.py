@@ -108,7 +108,7 @@ class _Migration:
         self._io: IoThread = connect_in_thread(settings, "migration")
         client = self._io.client
         self._limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": settings.request_timeout}
-        self._administration = Administration(client, self._ask, settings.request_timeout)
+        self._administration = Administration(client, self._ask, settings.request_timeout, names.app)
         self._places: dict[str, list[TopicPartition]] = {}
         """The partitions of each topic of the queue's jobs; the names are those of the share groups, too."""
         self._markers = 0

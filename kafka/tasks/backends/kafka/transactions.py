@@ -23,6 +23,7 @@ from kafka.producer import KafkaProducer, transaction_trouble
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks.backends.kafka.connection import producer_configs
 from kafka.tasks.backends.kafka.loop_task import LoopTask, within
+from kafka.tasks.backends.kafka.rights import COMMAND, how_to_grant
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
 from kafka.tasks.worker.runtime_estimate import PRODUCER_BATCH_RECORDS
@@ -34,15 +35,13 @@ REQUEST_TIMEOUT_S: Final = 10.0
 INIT_S: Final = 30.0
 """Time limit for having a transactional id. The answers of a cluster that just starts change within seconds."""
 
-_ACLS: Final = "permit it with kafka-acls.sh --add --allow-principal User:WORKER"
-
 MISSING: Final[dict[type[KafkaError], str]] = {
     TransactionalIdAuthorizationFailedError: "not authorized to use transactional ids that begin with {app}.; "
-    + _ACLS + " --operation Write --transactional-id {app}. --resource-pattern-type prefixed",
+    + how_to_grant("{app}", "transactional-id", "Write"),
     TopicAuthorizationFailedError: "not authorized to read or write a topic of the app ({error}); "
-    + _ACLS + " --operation Read --operation Write --topic {app}. --resource-pattern-type prefixed",
+    + how_to_grant("{app}", "topic", "Read", "Write"),
     GroupAuthorizationFailedError: "not authorized to be a member of a group of the app ({error}); "
-    + _ACLS + " --operation Read --group {app}. --resource-pattern-type prefixed",
+    + how_to_grant("{app}", "group", "Read"),
     InvalidTransactionTimeoutError: f"the broker allows no transactions of {TRANSACTION_TIMEOUT_MS} ms; set its "
     f"transaction.max.timeout.ms to {TRANSACTION_TIMEOUT_MS} or more",
     CoordinatorNotAvailableError: "the cluster has no coordinator of transactions: its topic __transaction_state has "
@@ -56,7 +55,9 @@ def explain(error: BaseException, names: TopicNames) -> str:
     """What the error means for an app, in one line."""
     for kind, text in MISSING.items():
         if isinstance(error, kind):
-            detail = error.args[0] if error.args else type(error).__name__
+            detail = (error.args and error.args[0]) or type(error).__name__
+            if COMMAND in detail:  # it says so itself
+                return str(detail)
             return text.format(app=names.app, error=detail)
     return str(error)
 

@@ -75,7 +75,7 @@ def open_worker_backend(
     The client is handed back for its owner to close. Errors are the clients' own, and those of
     :func:`choose_deliveries`.
     """
-    with _connected(settings, loop) as (client, administration):
+    with _connected(names, settings, loop) as (client, administration):
         kinds = choose_deliveries(client, administration, names, settings.delivery, queues, ordered)
         shared = [queue for queue in queues if kinds[queue] is DeliveryKind.SHARE]
         owned = [queue for queue in queues if kinds[queue] is DeliveryKind.GROUP]
@@ -83,6 +83,9 @@ def open_worker_backend(
         declared_queues = declared.queues if schedule and declared is not None else set()
         topics = _ensure_topics(administration, names, settings, shape, {*queues, *declared_queues})
         of_schedule = schedule_partitions(names, topics)
+        read = [topic for queue in queues for topic in names.job_topics(queue)]
+        written = [topic for queue in queues for topic in (names.due(queue), names.suspect(queue), names.dead(queue))]
+        administration.check_rights({"READ": read, "WRITE": [names.results, *written]})
         for queue in queues:
             of_queue = [topics[plan.name] for plan in queue_plans(names, queue, shape)]
             payload_limit(of_queue, settings.max_payload_bytes, log.warning)
@@ -175,9 +178,11 @@ def open_schedule_member(
 ) -> tuple[ScheduleMember, KafkaClient]:
     """Connect, see to the topics of the schedule, and that transactions work. Blocks, driving ``loop``. The client is
     handed back for its owner to close. Errors are the clients' own."""
-    with _connected(settings, loop) as (client, administration):
+    with _connected(names, settings, loop) as (client, administration):
         topics = _ensure_topics(administration, names, settings, shape, declared.queues)
         commands = declared.commands(schedule_partitions(names, topics))
+        of_schedule = [names.commands, names.schedule]
+        administration.check_rights({"READ": of_schedule, "WRITE": of_schedule})
         check_transactions(client, names, settings, "the schedule")
         publisher = KafkaPublisher(client, settings, clock, names.results)
         loop.run_until(publisher.learn_time(), settings.request_timeout)
@@ -186,7 +191,7 @@ def open_schedule_member(
 
 
 @contextmanager
-def _connected(settings: Settings, loop: Any) -> Iterator[tuple[KafkaClient, Administration]]:
+def _connected(names: TopicNames, settings: Settings, loop: Any) -> Iterator[tuple[KafkaClient, Administration]]:
     """A client and its administration, which drives ``loop`` while it waits. An error closes the client."""
     client = connect(settings, loop)
 
@@ -196,7 +201,7 @@ def _connected(settings: Settings, loop: Any) -> Iterator[tuple[KafkaClient, Adm
         return future.result()
 
     try:
-        yield client, Administration(client, wait, settings.request_timeout)
+        yield client, Administration(client, wait, settings.request_timeout, names.app)
     except BaseException:
         client.close()
         raise

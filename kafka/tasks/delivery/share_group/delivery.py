@@ -16,9 +16,16 @@ from functools import partial
 from typing import Any, Final
 
 from kafka.client import KafkaClient
-from kafka.errors import GroupMaxSizeReachedError, IllegalStateError, KafkaError
+from kafka.errors import (
+    GroupAuthorizationFailedError,
+    GroupMaxSizeReachedError,
+    IllegalStateError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
 from kafka.log_limit import LimitedLog
 from kafka.share import Acknowledged, AcknowledgeType, KafkaShareConsumer, ShareRecord
+from kafka.tasks.backends.kafka.transactions import explain
 from kafka.tasks.delivery.base import (
     DRAIN_S,
     BrokerContact,
@@ -82,9 +89,12 @@ class ShareDelivery:
         self._finishing = PublishThenAccept(publisher, self._accept, names, events, self._loop, self._on_moved)
         self._find_suspects = find_suspects
         # Of all sources: a broker that goes leads partitions of each.
+        self._names = names
         self._rejected_log = LimitedLog(log, most=1, every_s=REJECTED_LOG_S, clock=client.loop.time)
         self._members = {
-            source: _Member(client, source, events, self._rejected_log) for source in sources if not source.is_suspect
+            source: _Member(client, source, events, names, self._rejected_log)
+            for source in sources
+            if not source.is_suspect
         }
         self._leaving: set[_Member] = set()
         self._requested: dict[JobSource, int] = {}  # of suspects
@@ -189,7 +199,9 @@ class ShareDelivery:
     def _open_suspects(self, topics: set[str]) -> None:
         for source in self.sources:
             if source.topic in topics and source not in self._members and not self._is_closing:
-                self._members[source] = _Member(self._client, source, self._events, self._rejected_log)
+                self._members[source] = _Member(
+                    self._client, source, self._events, self._names, self._rejected_log
+                )
                 self.request(source, self._requested.get(source, 0))
 
     def _on_left(self, member: _Member, _: object) -> None:
@@ -242,14 +254,20 @@ class _Member:
     """One share consumer and the leases of what it holds."""
 
     __slots__ = (
-        "_unanswered", "_events", "_full_since", "_held", "_idle_checks", "_loop", "_rejected_log", "_source",
-        "consumer",
+        "_unanswered", "_events", "_full_since", "_held", "_idle_checks", "_loop", "_names", "_rejected_log",
+        "_source", "consumer",
     )  # fmt: skip
 
     def __init__(
-        self, client: KafkaClient, source: JobSource, events: DeliveryEvents, rejected_log: LimitedLog
+        self,
+        client: KafkaClient,
+        source: JobSource,
+        events: DeliveryEvents,
+        names: TopicNames,
+        rejected_log: LimitedLog,
     ) -> None:
         self._source = source
+        self._names = names
         self._rejected_log = rejected_log
         self._events = events
         self._held: dict[ShareRecord, JobLease] = {}
@@ -379,6 +397,11 @@ class _Member:
             self._failed(error)
 
     def _failed(self, error: KafkaError) -> None:
+        if isinstance(error, (GroupAuthorizationFailedError, TopicAuthorizationFailedError)):
+            text = explain(error, self._names)
+            refused = KafkaError(f"cannot take jobs as a member of share group {self._source.topic}: {text}")
+            refused.__cause__ = error
+            error = refused
         self._events.failed(error)
 
 

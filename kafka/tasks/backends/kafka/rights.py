@@ -1,0 +1,31 @@
+"""Rights that brokers with an authorizer ask of an app's principals, as lines that name what is missing and the command
+that grants it. ``docs/job-delivery.rst`` has the rights of each role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
+
+COMMAND: Final = "kafka-acls.sh --add --allow-principal User:WORKER"
+
+
+def how_to_grant(app: str, resource: str, *operations: str) -> str:
+    """What to run so that a principal may do this with all of an app's. ``resource``: ``topic``, ``group`` or
+    ``transactional-id``; operations are those of the table in the documentation."""
+    flags = " ".join(f"--operation {operation}" for operation in operations)
+    return f"permit it with {COMMAND} {flags} --{resource} {app}. --resource-pattern-type prefixed"
+
+
+@contextmanager
+def needing(app: str, resource: str, operation: str) -> Iterator[None]:
+    """An error that says that a right is missing names this one, and how to grant it."""
+    try:
+        yield
+    except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
+        raise type(error)(
+            f"not authorized: {operation} on {resource}s {app}. is missing; {how_to_grant(app, resource, operation)}"
+        ) from error
