@@ -251,7 +251,7 @@ class _Server:
         """It has no lane, and so no watcher."""
 
     def on_silent(self, connection: BrokerConnection) -> None:
-        """Other servers are tried beside it."""
+        """Its requests time out."""
 
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
         self._bootstrap.owner.on_answer(pending, response)

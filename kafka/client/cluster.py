@@ -685,6 +685,8 @@ class MetadataRefresher:
         self._asked: list[Future[MetadataResponse]] = []
         """The requests of the refresh under way."""
         self._asked_at = 0.0
+        self.took_s = 0.0
+        """From the last request that was answered to its response."""
         self._request: ByVersion[MetadataResponse] | None = None
         self._rebootstrap_timer: LoopTimer | None = None
         """Runs from the first attempt until one succeeds."""
@@ -729,16 +731,19 @@ class MetadataRefresher:
 
     def _ask(self) -> None:
         assert self._request is not None
-        self._asked_at = self._loop.time()
+        asked_at = self._asked_at = self._loop.time()
         future = self._send(self._request)
         self._asked.append(future)
-        future.add_both(lambda outcome: self._on_outcome(future, outcome))
+        future.add_both(lambda outcome: self._on_outcome(future, asked_at, outcome))
 
-    def _on_outcome(self, future: Future[MetadataResponse], outcome: MetadataResponse | BaseException) -> None:
+    def _on_outcome(
+        self, future: Future[MetadataResponse], asked_at: float, outcome: MetadataResponse | BaseException
+    ) -> None:
         if future not in self._asked:
             return  # another one was faster
         if not isinstance(outcome, BaseException):
             self._asked = []
+            self.took_s = self._loop.time() - asked_at
             self._answered(outcome)
             return
         self._asked.remove(future)

@@ -110,15 +110,10 @@ class PendingRequest:
         self.deadline += seconds
 
     @property
-    def asked_at(self) -> float:
-        """The monotonic instant at which it was handed over; later by what its deadline was extended."""
-        return self.deadline - self.timeout_s
-
-    @property
     def held_s(self) -> float:
         """For how long the broker may keep the answer by the request's own wish (:data:`HELD_MS`)."""
         attribute = HELD_MS.get(type(self.request))
-        return 0.0 if attribute is None else max(getattr(self.request, attribute), 0) / 1000
+        return 0.0 if attribute is None else min(max(getattr(self.request, attribute), 0) / 1000, MOST_HELD_S)
 
     @property
     def api(self) -> str:
@@ -210,6 +205,9 @@ HELD_MS: Final[Mapping[type, str]] = {
     JoinGroupRequest: "rebalance_timeout_ms",
 }
 """Requests whose answer may take long by their own wish: the field that says how long at most."""
+
+MOST_HELD_S: Final = 10.0
+"""A frozen coordinator must not be waited for as long as a rebalance may last."""
 
 FIRST_API_VERSIONS_OF_KIP_219 = 2
 """From this version of ApiVersions on (2.0), brokers answer first and are quiet afterwards."""
@@ -342,6 +340,7 @@ class BrokerConnection:
         self._write_queue = WriteQueue()
         self._used_at = 0.0
         self._heard_at = 0.0
+        self._waits_since = 0.0  # since when there is something to answer
         self._looked_at = 0.0  # for silence
         self._silent_at = 0.0  # when it was found last
         self.bytes_received = 0
@@ -403,10 +402,13 @@ class BrokerConnection:
         """For how long a request has waited while the node has not sent a byte; 0 when none waits or it throttles."""
         if not self.in_flight_count or self._muted_until or self.disconnected():
             return 0.0
-        return max(self._loop.time() - max(self._heard_at, self._oldest_asked_at()), 0.0)
+        if self._session.is_held and not self._machine.in_flight:
+            return 0.0  # it waits for a token, not for the node
+        return max(self._loop.time() - max(self._heard_at, self._waits_since), 0.0)
 
     def is_silent(self) -> bool:
-        """Whether that was found to be :data:`SILENCE_S` or more, and nothing has come since."""
+        """Whether that was found to be :data:`SILENCE_S` or more, and more than a request wants to be held, and nothing
+        has come since."""
         return self._silent_at > self._loop.time() - self.silent_s()
 
     def can_send_more(self) -> bool:
@@ -441,8 +443,12 @@ class BrokerConnection:
         if state is ConnectionState.CLOSED:
             pending.future.failure(IllegalStateError(f"{self.name}: the connection was closed"))
             return
-        if pending.deadline < self._timer_at or pending.asked_at + SILENCE_S < self._timer_at:
-            self._arm(min(pending.deadline, pending.asked_at + SILENCE_S))
+        when = pending.deadline
+        if not self.in_flight_count:  # else the timer is set to look already
+            self._waits_since = self._loop.time()
+            when = min(when, self._waits_since + SILENCE_S)
+        if when < self._timer_at:
+            self._arm(when)
         if self.can_send_more():
             self._send(pending)
             return
@@ -611,11 +617,14 @@ class BrokerConnection:
         if self._held_writes:  # SaslAuthentication writes to the transport itself, behind these
             transport.write(self._held_writes)
             self._held_writes = []
+        if not self._machine.in_flight:
+            self._waits_since = self._loop.time()
         authentication = SaslAuthentication(dialogue, self._machine, transport, self._loop, timeout_s, done)
-        self.wake_by(authentication.deadline)
+        self.wake_by(min(authentication.deadline, self._next_look()))
         return authentication
 
     def session_renewed(self) -> None:
+        self._waits_since = self._loop.time()
         self._send_waiting()
 
     def session_failed(self, error: KafkaError) -> None:
@@ -792,7 +801,7 @@ class BrokerConnection:
         else:
             self._handshake.on_time(now)
         if self._muted_until and now >= self._muted_until:
-            self._muted_until = 0.0
+            self._muted_until, self._waits_since = 0.0, now
             self._send_waiting()
         if now >= self._next_look():
             self._look_for_silence(now)
@@ -829,22 +838,17 @@ class BrokerConnection:
             return owner if isinstance(owner, PendingRequest) else None
         return self._write_queue.waiting[0] if self._write_queue.waiting else None
 
-    def _oldest_asked_at(self) -> float:
-        oldest = self.oldest()
-        return 0.0 if oldest is None else oldest.asked_at
-
     def _next_look(self) -> float:
         """When to look whether it is silent; infinity when it is not to say anything."""
         if not self.in_flight_count or self.disconnected():
             return inf
-        return max(self._looked_at, self._heard_at, self._oldest_asked_at(), self._muted_until) + SILENCE_S
+        return max(self._looked_at, self._heard_at, self._waits_since, self._muted_until) + SILENCE_S
 
     def _look_for_silence(self, now: float) -> None:
         self._looked_at = now
         silent_s, oldest = self.silent_s(), self.oldest()
-        if silent_s > 0:
-            self._silent_at = now
         if silent_s > (0.0 if oldest is None else oldest.held_s):
+            self._silent_at = now
             self._owner.on_silent(self)
 
     def _is_unused(self) -> bool:

@@ -364,9 +364,12 @@ class KafkaClient:
     def _ask_for_metadata(self, request: ByVersion[MetadataResponse]) -> Future[MetadataResponse]:
         return self.router.request(AnyNode(), request, is_internal=True)
 
-    def _look_elsewhere(self) -> None:
+    def _look_elsewhere(self, metadata_s: float) -> None:
+        """``metadata_s``: for how long a request for metadata is without an answer; infinity when it is another one."""
         if self.router.nodes.has_answering_node():
-            self.cluster.request_update()
+            # Where metadata takes long, a look for it would be the next reason to look: that would never end.
+            if metadata_s > 2 * self._refresher.took_s:
+                self.cluster.request_update()
             self._refresher.ask_again()
 
     def _find_coordinator(self, coordinator: Coordinator) -> Future[FoundCoordinator]:

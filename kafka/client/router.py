@@ -164,7 +164,7 @@ class Router:
         rng: Rng,
         look_up: Callable[[Coordinator], Future[FoundCoordinator]],
         refresh: Callable[[tuple[str, ...]], Future[None]],
-        look_elsewhere: Callable[[], object],
+        look_elsewhere: Callable[[float], object],
         find_servers: FindServers | None = None,
         *,
         find_at_once: bool = False,
@@ -487,7 +487,8 @@ class Router:
 
     def on_silent(self, connection: BrokerConnection) -> None:
         if connection.node_id != BOOTSTRAP:
-            self._look_elsewhere()
+            oldest = connection.oldest()
+            self._look_elsewhere(connection.silent_s() if oldest is not None and oldest.is_internal else inf)
             self._give_up_dependents()
 
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
@@ -582,8 +583,8 @@ class NodeConnections:
         is silent is lost: its broker has no session with the cluster, and others lead what it has led."""
         known = {broker.nodeId for broker in self._cluster.brokers()}
         for key, connection in list(self._connections.items()):
-            if key[0] in known:
-                continue
+            if key[0] in known or self._connections.get(key) is not connection:
+                continue  # the latter: closed by a callback of a request that has failed here
             if connection.disconnected() and not connection.in_flight_count:
                 del self._connections[key]
                 connection.close()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafka.client import KafkaClient
-from kafka.client.connection import SILENCE_S
+from kafka.client.connection import MOST_HELD_S, SILENCE_S
 from kafka.core.connection import ByVersion
+from kafka.core.coordinator import FoundCoordinator
 from kafka.core.routing import Coordinator, CoordinatorType
 from kafka.errors import KafkaConnectionError
+from kafka.future import Future
 from kafka.protocol.fetch import FetchRequest
-from kafka.protocol.groups import ListGroupsRequest
+from kafka.protocol.groups import JoinGroupRequest, ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.metadata import MetadataRequest
 from test.client.support import NONE, World
 from test.support.scripted import MODERN, SILENT, ScriptedBroker, Signal
@@ -42,6 +44,19 @@ def client(world: World, one: ScriptedBroker, two: ScriptedBroker) -> KafkaClien
 
 def answers_nothing(request: object, version: int) -> Signal:
     return SILENT
+
+
+def note_looks(client: KafkaClient, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The instants at which it reads metadata because a node is silent, from now on."""
+    looks: list[float] = []
+    look = client.router._look_elsewhere
+
+    def note(metadata_s: float) -> None:
+        looks.append(client.loop.time())
+        look(metadata_s)
+
+    monkeypatch.setattr(client.router, "_look_elsewhere", note)
+    return looks
 
 
 def freeze(world: World, host: str) -> None:
@@ -169,3 +184,75 @@ def test_what_a_living_node_waits_for_from_a_lost_coordinator_is_asked_again(
     error = world.failure(dependent)
     assert isinstance(error, KafkaConnectionError) and "its ListGroups depends on node 2" in str(error)
     assert client.coordinators.get(transaction) is None and not other.is_done
+
+
+@pytest.mark.parametrize("late_s", [1.9, 2.1, 5.0])
+def test_metadata_that_takes_long_is_no_reason_to_read_it_again_and_again(
+    world: World, client: KafkaClient, one: ScriptedBroker, two: ScriptedBroker, late_s: float
+) -> None:
+    for host in ("one", "two"):
+        world.network.link(host, "me").delay_s = late_s
+    before = len(one.requests(MetadataRequest)) + len(two.requests(MetadataRequest))
+    client.cluster.request_update()
+    world.run(250)
+    assert len(one.requests(MetadataRequest)) + len(two.requests(MetadataRequest)) - before <= 4
+
+
+def test_callbacks_of_requests_to_a_lost_node_may_close_its_other_connections(
+    world: World, client: KafkaClient, one: ScriptedBroker
+) -> None:
+    for lane in ("x", "y"):
+        world.wait(client.request(2, NONE, lane=lane))
+    freeze(world, "two")
+    lost = [client.request(2, LIST, lane=lane) for lane in ("x", "y")]
+    lost[0].add_both(lambda outcome: client.close_lane("y"))
+    one.brokers = {1: ("one", 1)}
+    world.run(SILENCE_S + 1)
+    assert all(request.is_done for request in lost) and not client.cluster.need_update
+
+
+def test_the_time_in_which_a_broker_throttles_is_no_silence(
+    world: World, client: KafkaClient, one: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = note_looks(client, monkeypatch)
+    answers = [ListGroupsResponse(error_code=0, groups=[], throttle_time_ms=ms) for ms in (10_000, 0)]
+    one.answers[ListGroupsRequest] = lambda request, version: answers.pop(0)
+    world.network.link("one", "me").delay_s = 0.05
+    for _ in range(2):
+        world.wait(client.request(1, LIST))
+    assert looks == []
+
+
+def test_the_time_in_which_a_request_waits_for_its_route_is_no_silence(
+    world: World, client: KafkaClient, one: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = note_looks(client, monkeypatch)
+    group, transaction = Coordinator("g"), Coordinator("t", CoordinatorType.TRANSACTION)
+    client.coordinators.put(transaction, 2)
+    found: Future[FoundCoordinator] = Future()
+    monkeypatch.setattr(client.router, "_look_up", lambda coordinator: found)
+    asked = client.request(group, ByVersion(ListGroupsRequest, lambda version: LIST, transaction))
+    world.run(SILENCE_S + 1)
+    client.coordinators.put(transaction, 1)  # it has moved meanwhile
+    world.network.link("one", "me").delay_s = 0.01
+    found.success(FoundCoordinator(1, "one", 1))
+    world.wait(asked)
+    assert looks == []
+
+
+def test_a_coordinator_that_holds_a_join_is_given_up_long_before_the_rebalance_must_end(
+    world: World, client: KafkaClient, one: ScriptedBroker, two: ScriptedBroker
+) -> None:
+    two.ranges[JoinGroupRequest.api_key] = (0, 9)
+    fresh = world.settled(world.client("one:1"))
+    world.wait(fresh.request(2, NONE))
+    freeze(world, "two")
+    began = world.now
+    join = JoinGroupRequest(
+        group_id="g", session_timeout_ms=45_000, rebalance_timeout_ms=300_000, member_id="", protocol_type="consumer",
+        protocols=[],
+    )  # fmt: skip
+    asked = fresh.request(2, join, 305)
+    one.brokers = {1: ("one", 1)}
+    assert isinstance(world.failure(asked), KafkaConnectionError)
+    assert MOST_HELD_S <= world.now - began <= MOST_HELD_S + SILENCE_S + 1
