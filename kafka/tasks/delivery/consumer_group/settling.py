@@ -351,8 +351,9 @@ class Settler:
                 if isinstance(answer, BaseException):
                     is_replaced = True
                     if isinstance(step, UnwrittenEnding):
-                        failed.add(each)
-                        self._retry_later(each, step)
+                        if each not in failed:  # it may have several records that are refused
+                            failed.add(each)
+                            self._retry_later(each, step)
                     elif step is not None:
                         _replace(each, record, step)
                 elif isinstance(step, Ending):

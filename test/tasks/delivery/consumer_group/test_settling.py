@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafka.errors import KafkaError
-from kafka.tasks import READY, JobHandle, run_worker
+from kafka.tasks import READY, JobFailed, JobHandle, run_worker
 from kafka.tasks.format.records import decode
 from kafka.testing import EmbeddedBroker
 from test.conformance.test_tasks import Bench
@@ -93,6 +93,29 @@ def test_an_answer_that_is_lost_costs_no_second_run(broker: EmbeddedBroker, benc
     assert [job.result(WITHIN_S) for job in jobs] == list(range(JOBS))
     assert lost.hits == 1
     assert ran == Counter(range(JOBS))
+
+
+def test_an_ending_whose_records_are_all_refused_is_written_once(broker: EmbeddedBroker, bench: Bench) -> None:
+    """The job has failed: it has a dead record, and one of its state."""
+
+    @bench.app.task
+    def fail() -> None:
+        raise ValueError("no")
+
+    job = fail.delay()
+    bench.app.flush(WITHIN_S)
+    names = bench.app.names
+    topics = {names.dead("default"): 1, names.results: 2}  # the second has a record of the worker's clock, too
+    refused = [
+        broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", first=count, topic=topic)
+        for topic, count in topics.items()
+    ]
+    bench.work()
+    with pytest.raises(JobFailed):
+        job.result(WITHIN_S)
+    assert [each.hits for each in refused] == [*topics.values()]
+    assert ends(bench) == {job.id: 1}
+    assert len(bench.records(names.dead("default"))) == 1
 
 
 def test_without_the_right_to_transactions_no_worker_starts(broker: EmbeddedBroker, bench: Bench) -> None:
