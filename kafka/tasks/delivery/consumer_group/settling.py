@@ -283,7 +283,8 @@ class Settler:
     async def _settle_in_transaction(
         self, batch: list[_Unsettled], changed: Set[OwnedPartition]
     ) -> None:
-        """One transaction, or an error. When only some of the batch could be written it is left for the next round."""
+        """One transaction, or an error. When only some of the batch could be written it is left for the next round, and
+        the others are taken out of the batch."""
         producer = await self._open_producer()
         try:
             producer.begin_transaction()
@@ -303,8 +304,9 @@ class Settler:
         except KafkaError:
             await producer.abort_transaction_async()
             raise
+        batch[:] = [each for each in batch if each not in failed]  # for the next round, if the transaction cannot end
         await producer.abort_transaction_async()
-        self._endings.extendleft(each for each in reversed(batch) if each not in failed)
+        self._endings.extendleft(reversed(batch))
         self._changed |= changed & self._members.keys()
 
     async def _open_producer(self) -> KafkaProducer:

@@ -95,8 +95,11 @@ def test_an_answer_that_is_lost_costs_no_second_run(broker: EmbeddedBroker, benc
     assert ran == Counter(range(JOBS))
 
 
-def test_an_ending_whose_records_are_all_refused_is_written_once(broker: EmbeddedBroker, bench: Bench) -> None:
-    """The job has failed: it has a dead record, and one of its state."""
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_an_ending_whose_records_are_refused_is_written_once(
+    broker: EmbeddedBroker, bench: Bench, is_fenced: bool
+) -> None:
+    """The job has failed: it has a dead record, and one of its state. ``is_fenced``: nor can the transaction end."""
 
     @bench.app.task
     def fail() -> None:
@@ -110,10 +113,13 @@ def test_an_ending_whose_records_are_all_refused_is_written_once(broker: Embedde
         broker.faults.answer("Produce", "TOPIC_AUTHORIZATION_FAILED", first=count, topic=topic)
         for topic, count in topics.items()
     ]
-    bench.work()
+    fenced = broker.faults.answer("EndTxn", "PRODUCER_FENCED", first=1) if is_fenced else None
+    service = bench.work()
     with pytest.raises(JobFailed):
         job.result(WITHIN_S)
+    service.stop()
     assert [each.hits for each in refused] == [*topics.values()]
+    assert fenced is None or fenced.hits == 1
     assert ends(bench) == {job.id: 1}
     assert len(bench.records(names.dead("default"))) == 1
 
