@@ -28,6 +28,7 @@ from kafka.errors import (
     Cancelled,
     CommitInRebalanceError,
     FatalTransactionError,
+    InvalidProducerEpochError,
     KafkaError,
     KafkaTimeoutError,
     TransactionAbortedError,
@@ -59,6 +60,14 @@ BACKOFF_S: Final = 0.05
 BACKOFF_MAX_S: Final = 5.0
 QUIET_FAILURES: Final = 3
 """Rebalances and lost partitions are no trouble: so often in a row they are not logged."""
+_OF_TRANSACTION: Final = (
+    Cancelled,
+    InvalidProducerEpochError,
+    KafkaTimeoutError,
+    TransactionAbortedError,
+    TransactionError,
+)
+"""Errors of a record that say nothing about it: its transaction cannot go on."""
 CLOSE_S: Final = 5.0
 """So long at most the last rounds of a partition are waited for when it is given up."""
 
@@ -343,7 +352,7 @@ class Settler:
                 answer = future.appended if isinstance(future, FutureRecordMetadata) else future
                 if isinstance(answer, BaseException):
                     error = _cause(answer)
-                    if isinstance(error, (TransactionError, TransactionAbortedError, Cancelled, KafkaTimeoutError)):
+                    if isinstance(error, _OF_TRANSACTION):
                         trouble = trouble or error
                         continue
                     answer = error

@@ -95,6 +95,22 @@ def test_an_answer_that_is_lost_costs_no_second_run(broker: EmbeddedBroker, benc
     assert ran == Counter(range(JOBS))
 
 
+def test_an_epoch_that_is_over_is_no_fault_of_the_record(
+    broker: EmbeddedBroker, bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is written in another transaction, and nobody is told to look at its topic."""
+
+    @bench.app.task
+    def step() -> None: ...
+
+    bench.work()
+    assert step.delay().result(WITHIN_S) is None
+    refused = broker.faults.answer("Produce", "INVALID_PRODUCER_EPOCH", first=1, topic=bench.app.names.results)
+    assert step.delay().result(WITHIN_S) is None
+    assert refused.hits == 1
+    assert "could not write" not in caplog.text
+
+
 @pytest.mark.parametrize("is_fenced", [False, True])
 def test_an_ending_whose_records_are_refused_is_written_once(
     broker: EmbeddedBroker, bench: Bench, is_fenced: bool
