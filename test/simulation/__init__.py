@@ -14,6 +14,7 @@ command that replays it and the last events.
     trace.py       what happened, for people
     share.py (and share_members.py), plain.py, producing.py, consumers.py    the kinds: members, and what has to hold
     groups.py      what has to hold of groups, whatever the protocol
+    test/tasks/delivery/consumer_group/delivery_story.py    the kind of workers, which runs with their tests
     runner.py      seeds one after another; ``__main__.py`` is its command line
 
 A new kind is a :class:`~test.simulation.world.Story` and a row in ``runner.STORIES``.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka.net.loop import Callback, Loop, LoopTimer
+from kafka.net.loop import Callback, Loop, LoopTimer, TimerHeap
 
 
 class HostClock:
@@ -44,15 +44,20 @@ class HostLoop(Loop):
         self.clock = HostClock(base, ahead_s, wall_s)
         self.time = self.clock.monotonic
         self.is_paused = False
+        self.is_over = False
+        """The world has ended: what its objects still ask for when they are freed does not happen."""
         self._late_timers: list[LoopTimer] = []
         self._late: list[tuple[Callback, tuple[object, ...]]] = []
 
     def call_soon(self, callback: Callback, *args: object) -> None:
-        self._base.call_soon(self._run, callback, args)
+        if not self.is_over:
+            self._base.call_soon(self._run, callback, args)
 
     call_soon_threadsafe = call_soon
 
     def call_at(self, when: float, callback: Callback, *args: object) -> LoopTimer:
+        if self.is_over:
+            return LoopTimer(when, (callback, args), TimerHeap())
         cell: list[Any] = [callback, args, None]
         timer = cell[2] = self._base.call_at(when - self._ahead_s, self._fire, cell)
         timer.when = when

@@ -95,6 +95,8 @@ class RandomFaults:
         self._spike_s = rng.choice((0.1, 0.6, 2.0))
         self._greeted_at = -1000.0
         self._until: list[Callable[[], object]] = []
+        self.spared: frozenset[str] = frozenset()
+        """Events that do not happen in this world."""
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -138,6 +140,7 @@ class RandomFaults:
         rng = self.rng
         count = rng.choice((0, 1, 2, 4, 7))
         kinds = [kind for kind in EVENTS if rng.random() < 0.6] or list(EVENTS)
+        kinds = [kind for kind in kinds if kind not in self.spared] or ["cut"]
         for _ in range(count):
             self.world.later(rng.uniform(0.2, self.lasts_s), EVENTS[rng.choice(kinds)], self)
 

@@ -21,6 +21,7 @@ from test.simulation.producing import ProducerStory
 from test.simulation.share import ShareStory
 from test.simulation.trace import LogCapture, shown
 from test.simulation.world import Story, World
+from test.tasks.delivery.consumer_group.delivery_story import DeliveryStory
 
 STORIES: Final[tuple[type[Story], ...]] = (
     ShareStory,
@@ -28,6 +29,7 @@ STORIES: Final[tuple[type[Story], ...]] = (
     ProducerStory,
     ClassicStory,
     ConsumerProtocolStory,
+    DeliveryStory,
 )
 KINDS: Final = {each.kind: each for each in STORIES}
 

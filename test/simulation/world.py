@@ -15,11 +15,12 @@ import random
 import shutil
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from kafka.broker.broker import Broker
+from kafka.broker.error_places import ErrorResponse
 from kafka.broker.responses import ConnectionContext, PendingResponse
 from kafka.broker.server import BrokerServer
 from kafka.client.kafka_client import KafkaClient
@@ -30,6 +31,7 @@ from kafka.protocol.framing import ReceivedRequest, UnknownRequest
 from kafka.protocol.produce import ProduceRequest
 from kafka.protocol.topics import CreateTopicsRequest
 from kafka.records import RecordBatchBuilder
+from kafka.records.builder import HeaderItems
 from kafka.wire.message import Request, Response
 from test.simulation.hosts import HostLoop
 from test.simulation.replies import hand_over, passed_on
@@ -136,6 +138,13 @@ class Story:
 
     def check(self) -> None:
         """A last look at everything."""
+
+    def on_request(self, connection: ConnectionContext, received: ReceivedRequest) -> ErrorResponse | None:
+        """The broker has got a request. The error that it answers instead of handling it; None: it does."""
+        return None
+
+    def on_fault(self, connection: ConnectionContext, received: ReceivedRequest | UnknownRequest) -> None:
+        """A request is hit by a fault on its way, or its answer will be."""
 
     def on_answer(self, connection: ConnectionContext, request: Any, response: Any) -> None:
         """The broker has answered a request of :attr:`watched`, whether or not the answer arrives."""
@@ -249,7 +258,7 @@ class World:
     def close(self) -> None:
         """Let go of everything."""
         for host in self.hosts.values():
-            host.loop.is_paused = True  # nothing of it may run any more
+            host.loop.is_paused = host.loop.is_over = True  # nothing of it may run any more
         if self.server is not None:
             self.server.close()
         if self.broker is not None:
@@ -315,13 +324,21 @@ class World:
         fault = self.faults.on_request(received) if self.is_stormy else None
         if fault is not None:
             self.note("fault", fault.name, type(getattr(received, "request", None)).__name__, connection.host)
+            if story is not None:
+                story.on_fault(connection, received)
             if not fault.is_handled:
                 return fault.reply(PendingResponse.hanging_up(), self)
             if fault.waits_before:
                 shown = PendingResponse()
                 self.later(fault.seconds, self._handle_late, broker, connection, received, shown)
                 return shown
-        reply = broker.handle_without_faults(connection, received, now)
+        refusal: ErrorResponse | None = None
+        if story is not None and isinstance(received, ReceivedRequest):
+            refusal = story.on_request(connection, received)
+        if refusal is None:
+            reply = broker.handle_without_faults(connection, received, now)
+        else:
+            reply = PendingResponse.of(refusal.response())
         if story is not None and isinstance(received, ReceivedRequest) and received.request.api_key in story.watched:
             reply = passed_on(reply, lambda done: self._answered(connection, received, done))
         return reply if fault is None else fault.reply(reply, self)
@@ -364,9 +381,10 @@ class World:
         response: Any = reply.response
         return response  # type: ignore[no-any-return]
 
-    def create_topic(self, name: str, partitions: int) -> UUID:
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] = {}) -> UUID:  # noqa: B006
+        own = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
         topic = CreateTopicsRequest.CreatableTopic(
-            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=[]
+            name=name, num_partitions=partitions, replication_factor=1, assignments=[], configs=own
         )
         answer: Any = self.ask(CreateTopicsRequest(topics=[topic]))
         assert answer.topics[0].error_code == 0, answer
@@ -388,11 +406,17 @@ class World:
 
     def produce(self, topic: str, partition: int, values: list[bytes]) -> int:
         """Append one batch; its first offset. As a producer does that no fault reaches."""
+        return self.append(topic, partition, [(None, value, None) for value in values])
+
+    def append(
+        self, topic: str, partition: int, records: Sequence[tuple[bytes | None, bytes, HeaderItems | None]]
+    ) -> int:
+        """The same with keys and headers."""
         builder = RecordBatchBuilder(1 << 20)
         assert self.broker is not None
         timestamp = self.broker.epoch_ms()
-        for value in values:
-            builder.append(timestamp, None, value)
+        for key, value, headers in records:
+            builder.append(timestamp, key, value, headers)
         data = ProduceRequest.TopicProduceData(
             name=topic,
             partition_data=[ProduceRequest.PartitionProduceData(index=partition, records=builder.build(-1, -1, -1))],
