@@ -173,5 +173,6 @@ class Leases:
         return leases
 
     def expired(self, now: float) -> list[JobLease]:
-        """Leases whose locks have expired by this worker's clock."""
-        return [lease for lease in self._held if now >= lease.locked_until]
+        """Leases whose locks have expired by this worker's clock. Those of owned partitions have none: the group's
+        member knows when its session is over, and the group fences what is settled after that."""
+        return [lease for lease in self._held if now >= lease.locked_until and not lease.stays_in_place]

@@ -15,8 +15,9 @@ through them::
                                                         run here)
 
 Running and finishing leases are renewed every third of the lock. Buffered ones are not: they start within that
-time or are given back. A lost lock sets ``ctx.cancelled``, and the outcome is dropped; so is that of a lock which has
-run out by our own clock, since a process that stood still (SIGSTOP, a suspended machine) learns of it too late.
+time or are given back. A lost lock sets ``ctx.cancelled``, and the outcome is dropped; so is that of a share group's
+lock which has run out by our own clock, since a process that stood still (SIGSTOP, a suspended machine) learns of it
+too late.
 
 A cancelled job is accepted without a record, whatever its stage: who cancelled it has written that it is REVOKED. If it
 runs, ``ctx.cancelled`` is set, its process is ended if that was asked for, and its outcome is dropped.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka.tasks.delivery.base import JobLease, JobSource, SourceKind
+from kafka.tasks.delivery.base import Claim, ClaimKind, JobLease, JobSource, SourceKind
 from kafka.tasks.pools.runner import Job
 from kafka.tasks.worker.leases import (
     BUFFERED,
@@ -103,6 +103,24 @@ def test_a_delivery_that_the_broker_counts_anew_after_a_restart_was_not_lost_bef
     for lease in (again, next_one):
         leases.add([lease], 0.0, 30.0)
     assert (again.excused, next_one.excused) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stages"),
+    [
+        (ClaimKind.SHARE_LOCK, [NEW, BUFFERED, RUNNING, FINISHING]),
+        (ClaimKind.PARTITION, []),  # whose session is over, if any is, the group's member knows
+    ],
+)
+def test_which_leases_a_worker_gives_up_that_stood_still(kind: ClaimKind, stages: list[int]) -> None:
+    leases = Leases()
+    held = [a_lease() for _ in range(FINISHED)]
+    for stage, lease in enumerate(held):
+        lease.claim = Claim(kind)
+        leases.add([lease], 0.0, 10.0)
+        leases.set_stage(lease, stage)
+    assert leases.expired(9.0) == []
+    assert [lease.stage for lease in leases.expired(10.0)] == stages
 
 
 def test_only_the_last_lost_locks_are_remembered() -> None:

@@ -80,7 +80,7 @@ BACKOFF_MAX_S: Final = 5.0
 AHEAD_FROM: Final = 16
 """Who asks for so many jobs or more has as many others marked as started meanwhile: short jobs wait for no commit."""
 SWEEP_S: Final = 5.0
-"""Leases that the worker has given up by itself are handed out again within so long."""
+"""What was read and is no record is committed within so long."""
 LOG_S: Final = 60.0
 """One warning of each kind is logged in so long."""
 
@@ -293,14 +293,10 @@ class GroupDelivery:
             self._due_timer = self._loop.call_later(max(0.001, (earliest - now_ms) / 1000), self.serve_soon)
 
     def _sweep(self) -> None:
-        """Hand out again what the worker has given up by itself, after it stood still, though the group has not
-        noticed; log where nothing can be handed out before others end."""
+        """Commit how far the log has been read; log where nothing can be handed out before others end."""
         self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
-        now_ms = self.clock.now_ms()
         for member in self._members.values():
             for owned in member.owned():
-                for lease in owned.take_abandoned():
-                    owned.release(lease, now_ms)
                 progress = owned.progress
                 if member.skip_markers(owned):
                     self.settler_of(owned.place).mark(owned)

@@ -129,10 +129,6 @@ class OwnedPartition:
         self.progress.release(lease.offset, now_ms)
         self._waiting_bytes += len(lease.value or b"")
 
-    def take_abandoned(self) -> list[JobLease]:
-        """Leases that the worker has given up by itself, though the partition is still its own."""
-        return [lease for lease in self.leases.values() if lease.lost]
-
     def settled(self, settlement: Settlement, endings: Iterable[Ending], now_ms: int) -> None:
         """This is committed."""
         if self.is_lost:

@@ -1,0 +1,53 @@
+"""Workers in consumer groups in simulated worlds, by seeds (``delivery_story.py``), and single cases that seeds have
+found.
+
+``KAFKA_TEST_ROUNDS`` multiplies the number of seeds; ``KAFKA_TEST_SEED`` repeats those of a run. A seed that fails
+prints the command that replays it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
+from test.simulation.world import World
+from test.tasks.delivery.consumer_group.delivery_story import (
+    DeliveryStory,
+    Plan,
+)
+
+PARTITIONS_EACH = 3
+"""Of the three topics of a queue."""
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Iterator[DeliveryStory]:
+    """A world in which nothing goes wrong by chance, with two partitions and without a worker or a job."""
+    world = World("found", 0, str(tmp_path))
+    world.faults._spike = world.faults._total = 0.0
+    world.story = story = DeliveryStory(world)
+    story.queues, story.ordered, story.partitions = ("line",), {"line"}, 2
+    story.protocol, story.by_generation = "classic", True
+    story.make_topics()
+    yield story
+    world.close()
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(SESSION_S - 1, 1), (SESSION_S + 5, 2)])
+def test_a_job_runs_again_after_a_standstill_only_if_that_was_longer_than_the_session(
+    story: DeliveryStory, seconds: float, runs: int
+) -> None:
+    plan = Plan(0, "line", 0, lasts_s=20.0)
+    story.put(plan)
+    loop, worker = story.world.loop, story.join()
+    assert loop.run_until(lambda: plan.runs, 30)
+    loop.run_until(lambda: False, 5)
+    worker.host.loop.pause()
+    loop.run_until(lambda: False, seconds)
+    worker.host.loop.resume()
+    story.read_results()
+    assert loop.run_until(lambda: plan.end, 60)
+    assert len(plan.runs) == runs
