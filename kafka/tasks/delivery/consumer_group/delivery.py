@@ -365,6 +365,7 @@ class Member:
         self._sources = {source.topic: source for source in sources if not source.is_suspect or not source.is_ordered}
         self._suspects = {source.topic: source for source in sources if source.is_suspect}
         self._owned: dict[TopicPartition, OwnedPartition] = {}
+        self._is_leaving = False
         make: Callable[..., Any] = KafkaConsumer
         self.consumer = make(
             client=delivery.client,
@@ -415,6 +416,7 @@ class Member:
         left: Future[None] = Future()
 
         def leave(_: object) -> None:
+            self._is_leaving = True
             self.consumer.close_async(autocommit=False, timeout_s=LEAVE_S).chain(left)
 
         self.on_partitions_revoked(set(self._owned)).add_both(leave)
@@ -488,7 +490,7 @@ class Member:
         return OwnedPartition(place, source, suspects, self._set_paused)
 
     def _set_paused(self, place: TopicPartition, is_paused: bool) -> None:
-        if place in self.consumer.assignment():
+        if not self._is_leaving and place in self.consumer.assignment():
             (self.consumer.pause if is_paused else self.consumer.resume)(place)
 
     def _run(self, coroutine: Any) -> None:
@@ -524,7 +526,7 @@ class Member:
             await sleep(self._loop, min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
         for owned in fresh:
             place = owned.place
-            if self._owned.get(place) is not owned or owned.is_returning:
+            if self._owned.get(place) is not owned or owned.is_returning or self._is_leaving:
                 continue
             what = committed[place]
             if what.offset < 0:

@@ -7,14 +7,20 @@ prints the command that replays it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from kafka.broker.error_places import ErrorResponse
+from kafka.broker.responses import ConnectionContext
+from kafka.protocol.framing import ReceivedRequest
 from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
 from test.simulation.world import World
 from test.tasks.delivery.consumer_group.delivery_story import (
+    LOADING,
+    OFFSET_COMMIT,
     DeliveryStory,
     Plan,
 )
@@ -34,6 +40,27 @@ def story(tmp_path: Path) -> Iterator[DeliveryStory]:
     story.make_topics()
     yield story
     world.close()
+
+
+def test_a_worker_that_gets_a_partition_while_it_leaves_gives_it_up(
+    story: DeliveryStory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two stop at once, and the last commit of one takes until the other has left."""
+    loop, (first, second) = story.world.loop, (story.join(), story.join())
+    assert loop.run_until(lambda: all(each.owned == PARTITIONS_EACH for each in (first, second)), 30)
+
+    def refuse(connection: ConnectionContext, received: ReceivedRequest) -> ErrorResponse | None:
+        is_last = received.request.api_key == OFFSET_COMMIT and connection.host == first.host.name
+        if is_last and first.owned == PARTITIONS_EACH:
+            return ErrorResponse(received.request, received.version, LOADING)
+        return None
+
+    monkeypatch.setattr(story, "on_request", refuse)
+    with caplog.at_level(logging.ERROR, "kafka"):
+        first.stop()
+        second.stop()
+        assert loop.run_until(lambda: first.has_left and second.has_left, 30)
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(("seconds", "runs"), [(SESSION_S - 1, 1), (SESSION_S + 5, 2)])
