@@ -287,7 +287,10 @@ class GroupDelivery:
         if self._due_timer is not None:
             self._due_timer.cancel()
             self._due_timer = None
-        due = [each.next_due_ms for member in self._members.values() for each in member.progresses()]
+        progresses = [each for member in self._members.values() for each in member.progresses()]
+        for each in progresses:
+            each.tick(now_ms)  # what is due already waits for a request
+        due = [each.next_due_ms for each in progresses]
         earliest = min((at for at in due if at is not None), default=None)
         if earliest is not None:
             self._due_timer = self._loop.call_later(max(0.001, (earliest - now_ms) / 1000), self.serve_soon)

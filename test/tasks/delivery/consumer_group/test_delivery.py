@@ -16,7 +16,7 @@ import pytest
 from kafka.broker.error_places import ErrorResponse
 from kafka.broker.responses import ConnectionContext
 from kafka.protocol.framing import ReceivedRequest
-from kafka.tasks.delivery.consumer_group.delivery import SESSION_S
+from kafka.tasks.delivery.consumer_group.delivery import SESSION_S, GroupDelivery
 from test.simulation.world import World
 from test.tasks.delivery.consumer_group.delivery_story import (
     LOADING,
@@ -61,6 +61,28 @@ def test_a_worker_that_gets_a_partition_while_it_leaves_gives_it_up(
         second.stop()
         assert loop.run_until(lambda: first.has_left and second.has_left, 30)
     assert not caplog.records
+
+
+def test_a_job_whose_time_has_come_waits_for_a_paused_queue_without_a_busy_loop(
+    story: DeliveryStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[float] = []
+    serve = GroupDelivery._serve
+
+    def counted(self: GroupDelivery) -> None:
+        served.append(story.world.now)
+        serve(self)
+
+    monkeypatch.setattr(GroupDelivery, "_serve", counted)
+    plan = Plan(0, "line", 0, task="later", failures=1)
+    story.put(plan)
+    loop, worker = story.world.loop, story.join()
+    assert loop.run_until(lambda: plan.runs and plan.runs[0].ended_at is not None, 30)
+    worker.worker.paused(frozenset({"line"}))
+    loop.run_until(lambda: False, 10)
+    assert len(served) < 30
+    worker.worker.paused(frozenset())
+    assert loop.run_until(lambda: len(plan.runs) == 2, 1)
 
 
 @pytest.mark.parametrize(("seconds", "runs"), [(SESSION_S - 1, 1), (SESSION_S + 5, 2)])
