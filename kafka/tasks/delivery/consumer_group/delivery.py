@@ -335,6 +335,11 @@ class GroupDelivery:
             settler = self._settlers[key] = Settler(self._context, f"{self.names.app}.worker.{name}")
         return settler
 
+    @property
+    def transactional_ids(self) -> set[str]:
+        """Those that this worker writes with."""
+        return {settler.transactional_id for settler in self._settlers.values()}
+
     async def fence_earlier_owners(self, places: Iterable[TopicPartition]) -> None:
         """Where a transactional id belongs to a partition: have those of these. KafkaError if not."""
         if not self._by_generation:
@@ -559,7 +564,8 @@ class Member:
         except UnstableOffsetCommitError:
             before = await committed_offsets(client, group, places)
         found = [decode(each.offset, each.metadata) for each in before.values()]
-        for writer in {marks.writer for marks in found if marks is not None and marks.writer}:
+        writers = {marks.writer for marks in found if marks is not None and marks.writer}
+        for writer in writers - delivery.transactional_ids:  # its own one goes on to its end
             (await fence(client, writer, delivery.settings)).close(timeout=0)
         try:
             return await committed_offsets(client, group, places, UNSTABLE_S, require_stable=True)

@@ -16,11 +16,16 @@ import pytest
 from kafka.broker.error_places import ErrorResponse
 from kafka.broker.responses import ConnectionContext
 from kafka.protocol.framing import ReceivedRequest
-from kafka.tasks.delivery.consumer_group.delivery import SESSION_S, GroupDelivery
+from kafka.tasks.delivery.consumer_group.delivery import SESSION_S, STABLE_S, GroupDelivery
 from test.simulation.world import World
 from test.tasks.delivery.consumer_group.delivery_story import (
+    CONCURRENT,
+    END_TXN,
+    GENERATION,
+    HEARTBEAT,
     LOADING,
     OFFSET_COMMIT,
+    OFFSET_FETCH,
     DeliveryStory,
     Plan,
 )
@@ -100,3 +105,32 @@ def test_a_job_runs_again_after_a_standstill_only_if_that_was_longer_than_the_se
     story.read_results()
     assert loop.run_until(lambda: plan.end, 60)
     assert len(plan.runs) == runs
+
+
+def test_a_worker_that_gets_its_partition_back_does_not_fence_itself(
+    story: DeliveryStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own transaction decides about the offset still, and goes on to its end."""
+    plan = Plan(0, "line", 0, lasts_s=1.0)
+    story.put(plan)
+    loop, worker = story.world.loop, story.join()
+    seen: list[int] = []
+    expelled: list[float] = []
+
+    def refuse(connection: ConnectionContext, received: ReceivedRequest) -> ErrorResponse | None:
+        request, key, now = received.request, received.request.api_key, story.world.now
+        seen.append(key)
+        if END_TXN in seen and key == HEARTBEAT and not expelled:
+            expelled.append(now)
+            return ErrorResponse(request, received.version, GENERATION)
+        if key == END_TXN and (not expelled or now < expelled[0] + 2 * STABLE_S):
+            return ErrorResponse(request, received.version, CONCURRENT)
+        return None
+
+    monkeypatch.setattr(story, "on_request", refuse)
+    story.read_results()
+    assert loop.run_until(lambda: plan.end, 60)
+    assert loop.run_until(lambda: worker.owned == 2 * PARTITIONS_EACH, 60)
+    assert expelled
+    assert len(plan.runs) == 1
+    assert seen.count(OFFSET_FETCH) > 2, "it has taken the partition over again, and waited for the transaction"
