@@ -211,7 +211,7 @@ class Worker:
         while self._arrived and count < TURN_LEASES and bytes_left > 0:
             lease = self._arrived.popleft()
             count += 1
-            if lease.stage != NEW:  # its lock was lost meanwhile
+            if lease.stage != NEW:  # it was lost or given back meanwhile
                 continue
             bytes_left -= len(lease.value or b"")
             job = admit(lease, now_ms)
@@ -243,7 +243,9 @@ class Worker:
         self._dispatcher.take_back()  # what the pool has not begun does not start
         waiting: list[Job] = [lease.job for lease in leases if lease.stage == BUFFERED]
         self._buffers.drop(waiting)
-        for job in waiting:
+        now_ms = self._now_ms()
+        new = [self._completion.admit(lease, now_ms) for lease in leases if lease.stage == NEW]
+        for job in (*waiting, *filter(None, new)):
             self._completion.give_back(job)
         self._completion.flush()
         self._dispatch_and_arm()

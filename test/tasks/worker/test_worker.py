@@ -1082,6 +1082,20 @@ def test_a_move_that_the_broker_does_not_answer_holds_up_suspects_for_some_secon
     assert len(second.manual.jobs) == 2
 
 
+def test_what_is_not_admitted_yet_is_given_back_with_its_partition(bench: Bench) -> None:
+    """More leases have come than one turn of the loop admits."""
+    process = Process(bench)
+    worker = process.worker
+    bench.put_many(3 * TURN_LEASES)
+    process.delivery.request(JobSource("default", QUEUE), 10_000)
+    process.delivery._look()
+    leases = list(worker._leases._held)
+    assert (len(leases), len(process.manual.jobs)) == (3 * TURN_LEASES, 2)
+    worker.returning(leases)
+    assert worker.counts["given_back"] == len(leases) - 2
+    assert [job.lease for job in process.manual.jobs] == leases[:2]
+
+
 def test_locks_that_turn_out_to_be_short_are_renewed_in_time(bench: Bench) -> None:
     process = Process(bench)
     process.delivery.lock_s = 3.0
