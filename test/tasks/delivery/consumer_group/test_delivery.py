@@ -17,7 +17,9 @@ from kafka.broker.error_places import ErrorResponse
 from kafka.broker.responses import ConnectionContext
 from kafka.protocol.framing import ReceivedRequest
 from kafka.tasks.delivery.consumer_group.delivery import SESSION_S, STABLE_S, GroupDelivery
+from test.simulation.test_simulation import simulate
 from test.simulation.world import World
+from test.support import seeds
 from test.tasks.delivery.consumer_group.delivery_story import (
     CONCURRENT,
     END_TXN,
@@ -30,6 +32,9 @@ from test.tasks.delivery.consumer_group.delivery_story import (
     Plan,
 )
 
+SEEDS = 4
+DEEP_SEEDS = 400
+"""Three minutes of one core."""
 PARTITIONS_EACH = 3
 """Of the three topics of a queue."""
 
@@ -45,6 +50,27 @@ def story(tmp_path: Path) -> Iterator[DeliveryStory]:
     story.make_topics()
     yield story
     world.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_what_has_to_hold_holds_in_every_world(rounds: int) -> None:
+    assert_all_hold(SEEDS * rounds)
+
+
+@pytest.mark.deep("minutes; a few seeds, other ones each time, are in the short tier")
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_what_has_to_hold_holds_in_hundreds_of_worlds(rounds: int) -> None:
+    assert_all_hold(DEEP_SEEDS * rounds)
+
+
+def assert_all_hold(count: int) -> None:
+    of_run = seeds.seeds(DeliveryStory.kind, count)
+    arguments = ("--kind", DeliveryStory.kind, "--seeds", f"{of_run.start}:{of_run.stop}")
+    run = simulate(*arguments, timeout_s=60 + 3 * count)
+    print(run.stdout[-400:])
+    assert run.returncode == 0, f"{run.stdout[-20_000:]}\n{run.stderr[-4000:]}"
 
 
 def test_a_worker_that_gets_a_partition_while_it_leaves_gives_it_up(
