@@ -8,7 +8,8 @@ a stored result) is a plain commit, which the group fences as well.
 Where the transaction can only be aborted (a rebalance, a record that is refused) another one is made of the same
 endings, without those whose partitions are lost meanwhile, and without those whose records are refused, which are tried
 again later. Finished code does not run again for that. After an error that ends the producer (another one has its
-transactional id) a new one is made.
+transactional id) a new one is made; if the transaction was to be committed already, the offsets of the group say
+whether it was.
 
 Who is fenced by what: from Kafka 2.5 on the group's generation is part of a commit (KIP-447), and one transactional id
 for a worker will do. Before that a transactional id belongs to a partition, so that its next owner fences the last one;
@@ -39,7 +40,7 @@ from kafka.log_limit import LimitedLog
 from kafka.producer import FutureRecordMetadata, KafkaProducer, when_all_done
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafka.tasks.backends.kafka.loop_task import LoopTask, sleep
-from kafka.tasks.backends.kafka.transactions import explain, fence
+from kafka.tasks.backends.kafka.transactions import committed_offsets, explain, fence
 from kafka.tasks.delivery.base import Appended, DeliveryEvents, Ending, FinishCallback, JobLease, OutgoingRecord
 from kafka.tasks.delivery.consumer_group.owned_partition import OwnedPartition, marked_job
 from kafka.tasks.delivery.consumer_group.progress import Settlement
@@ -123,6 +124,7 @@ class Settler:
         self._given_up: dict[OwnedPartition, Future[None]] = {}
         self._producer: KafkaProducer | None = None
         self._linger_until = 0.0
+        self._in_doubt: Mapping[OwnedPartition, Settlement] | None = None  # committed, or not: the end was not answered
         self._is_closed = False
         self._members: dict[OwnedPartition, OffsetCommitter] = {}
         self._wake: Future[None] | None = None
@@ -203,6 +205,7 @@ class Settler:
 
     async def _round(self) -> None:
         batch, failures = self._take_batch(), 0
+        self._in_doubt = None
         while not self._is_closed:
             batch = self._without_lost(batch)
             changed, self._changed = self._changed, set()
@@ -295,6 +298,13 @@ class Settler:
         """One transaction, or an error. When only some of the batch could be written it is left for the next round, and
         the others are taken out of the batch."""
         producer = await self._open_producer()
+        if self._in_doubt is not None:
+            in_doubt = self._in_doubt
+            if await self._is_committed(in_doubt):
+                self._changed |= changed & self._members.keys()
+                self._settled(batch, in_doubt)
+                return
+            self._in_doubt = None
         try:
             producer.begin_transaction()
             failed = await self._write(producer, batch)
@@ -304,6 +314,7 @@ class Settler:
                 for member, offsets in self._by_member(settlements).items():
                     self._check_owned(batch, settlements)
                     await producer.send_offsets_to_transaction_async(offsets, member.metadata())
+                self._in_doubt = settlements
                 await producer.commit_transaction_async()
                 self._retry_failures = 0
                 self._settled(batch, settlements)
@@ -317,6 +328,17 @@ class Settler:
         await producer.abort_transaction_async()
         self._endings.extendleft(reversed(batch))
         self._changed |= changed & self._members.keys()
+
+    async def _is_committed(self, settlements: Mapping[OwnedPartition, Settlement]) -> bool:
+        """Whether the transaction with these was committed, of which the producer is none any more: its end may have
+        been answered with an error when it was asked for again."""
+        owned = {partition: each for partition, each in settlements.items() if partition in self._members}
+        for member, offsets in self._by_member(owned).items():
+            group, places = member.metadata().group_id, list(offsets)
+            assert group is not None
+            found = await committed_offsets(self._context.client, group, places, require_stable=True)
+            return all((found[at].offset, found[at].metadata or "") == offsets[at][:2] for at in places)
+        return False
 
     async def _open_producer(self) -> KafkaProducer:
         if self._producer is None:

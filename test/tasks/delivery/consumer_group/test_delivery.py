@@ -28,6 +28,7 @@ from test.tasks.delivery.consumer_group.delivery_story import (
     LOADING,
     OFFSET_COMMIT,
     OFFSET_FETCH,
+    PRODUCER_FENCED,
     DeliveryStory,
     Plan,
 )
@@ -160,3 +161,28 @@ def test_a_worker_that_gets_its_partition_back_does_not_fence_itself(
     assert expelled
     assert len(plan.runs) == 1
     assert seen.count(OFFSET_FETCH) > 2, "it has taken the partition over again, and waited for the transaction"
+
+
+def test_a_transaction_that_was_committed_is_not_made_again_when_its_end_is_refused(
+    story: DeliveryStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer was lost, and before the end was asked for again another producer had taken the id over."""
+    plan = Plan(0, "line", 0)
+    story.put(plan)
+    loop, worker, ends = story.world.loop, story.join(), []
+
+    def refuse(connection: ConnectionContext, received: ReceivedRequest) -> ErrorResponse | None:
+        if received.request.api_key != END_TXN or ends:
+            return None
+        assert story.world.broker is not None
+        ends.append(story.world.broker.handle_without_faults(connection, received, loop.time()))
+        return ErrorResponse(received.request, received.version, PRODUCER_FENCED)
+
+    monkeypatch.setattr(story, "on_request", refuse)
+    story.read_results()
+    assert loop.run_until(lambda: plan.end and not worker.delivery._members["line"].owned()[0].leases, 30)
+    worker.stop()
+    assert loop.run_until(lambda: worker.has_left, 30)
+    assert ends
+    assert not story.world.violations
+    assert len(plan.runs) == 1
