@@ -113,6 +113,9 @@ class Story:
     settles_within_s: ClassVar[float] = 60.0
     """From the end of the faults to :meth:`is_done`."""
 
+    closes_within_s: ClassVar[float] = CLOSE_S
+    """How long a good end of all members may take."""
+
     def __init__(self, world: World) -> None:
         self.world = world
         self.rng = world.rng
@@ -235,8 +238,8 @@ class World:
             return
         self.note("closing")
         has_ended = story.close()
-        if not self._run_until(has_ended, CLOSE_S):
-            self.violate(f"the members did not end within {CLOSE_S:g} s")
+        if not self._run_until(has_ended, story.closes_within_s):
+            self.violate(f"the members did not end within {story.closes_within_s:g} s")
         elif not self.violations:
             story.check()
 

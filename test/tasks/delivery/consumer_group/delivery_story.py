@@ -112,6 +112,7 @@ class DeliveryStory(Story):
 
     kind = "jobs"
     watched: ClassVar[frozenset[int]] = OF_MEMBERS
+    closes_within_s = 60.0
     allowed_errors: ClassVar[tuple[str, ...]] = ("could not write the records of job",)
 
     def __init__(self, world: World) -> None:
