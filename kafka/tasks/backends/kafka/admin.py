@@ -17,7 +17,6 @@ from typing import Any, Final
 from kafka import admin
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.client import ApiRanges, KafkaClient
-from kafka.core.retry import retrying
 from kafka.errors import (
     IncompatibleBrokerVersion,
     InvalidConfigurationError,
@@ -59,6 +58,8 @@ SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge
 
 MISSING_TOPIC: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
 """Error codes of a topic that does not exist, or that the asked broker does not know yet."""
+LOOKS: Final = 20
+"""At the settings of a topic that exists: some seconds, with what the client waits between two reads of metadata."""
 
 
 def new_topic(plan: TopicPlan, default_replication: int = DEFAULT_REPLICATION) -> NewTopic:
@@ -92,6 +93,19 @@ def find_topics(names: Sequence[str], **limits: Any) -> Any:
         elif topic["error_code"] not in MISSING_TOPIC:
             raise for_code(topic["error_code"])(f"topic {topic['name']}")
     return sizes
+
+
+def describe_existing(resources: Sequence[ConfigResource], **limits: Any) -> Any:
+    """A dialogue: all settings of what exists. ``limits``: of its requests. A broker that is asked may not know a topic
+    yet that another worker has just created: it is asked again, each time after the metadata was read."""
+    topics = [resource.name for resource in resources if resource.resource_type is ConfigResourceType.TOPIC]
+    for attempt in range(LOOKS):
+        try:
+            return (yield from admin.dialogues.describe_configs(resources, config_filter="all", **limits))
+        except UnknownTopicOrPartitionError:
+            if attempt == LOOKS - 1:
+                raise
+        yield from admin.dialogues.wait_for_topics(topics, timeout_s=limits["timeout_s"])
 
 
 class Administration:
@@ -234,15 +248,7 @@ class Administration:
     def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(kind, name) for name in names]
         described = self._wait(
-            # A broker that is asked may not know a topic yet that another worker has just created.
-            retrying(
-                lambda: admin.dialogues.describe_configs(
-                    resources, backoff=self._backoff, timeout_s=self._timeout_s, config_filter="all"
-                ),
-                what=f"reading the settings of {', '.join(names)}",
-                backoff=self._backoff,
-                timeout_s=self._timeout_s,
-            )
+            describe_existing(resources, backoff=self._backoff, timeout_s=self._timeout_s)
         )
         return {
             resource: {name: entry["value"] for name, entry in settings.items() if entry["value"] is not None}
