@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +12,9 @@ import pytest
 
 from kafka.tasks import App, JobState, UnknownQueue
 from kafka.tasks.backends.base import QueuePurge
+from kafka.tasks.delivery.consumer_group import delivery
 from kafka.testing import EmbeddedBroker, running_worker
+from test.support.waiting import until
 
 SOON_S = 20.0
 numbers = itertools.count()
@@ -106,6 +109,40 @@ def test_jobs_that_wait_for_a_consumer_group_are_counted_and_deleted(broker: Emb
         with running_worker(app, broker=broker):
             assert app.send("mail.send", (4,), queue="mail").wait(SOON_S)
     assert runs == [0, 4]
+
+
+def test_jobs_that_a_member_of_a_consumer_group_has_fetched_are_dropped(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(delivery, "SWEEP_S", 0.1)
+    name = f"shop{next(numbers)}"
+    app = App(name, bootstrap_servers=broker.bootstrap, partitions=1, queues=["mail"], delivery="group")
+    begun, may_end, runs = threading.Event(), threading.Event(), list[int]()
+
+    @app.task(name="mail.send", queue="mail")
+    def send(number: int) -> None:
+        runs.append(number)
+        begun.set()
+        assert may_end.wait(SOON_S)
+
+    with closing(app), app.batch(SOON_S):
+        for number in range(3_000):
+            send.delay(number)
+    app = App(name, bootstrap_servers=broker.bootstrap, partitions=1, queues=["mail"], delivery="group")
+    app.tasks[send.name] = send
+    with caplog.at_level(logging.INFO, delivery.__name__), closing(app), running_worker(app, broker=broker) as worker:
+        assert begun.wait(SOON_S)
+        with purge(app) as found:
+            assert found.jobs == 3_000
+            found.delete()
+        until(lambda: "were deleted before they started" in caplog.text)
+        may_end.set()
+        last = app.send(send.name, (3_000,), queue="mail")
+        assert last.wait(SOON_S)
+        worker.drain()
+    held = len(runs) - 1
+    assert runs == [*range(held), 3_000]
+    assert held <= 3, "a worker may hold some more jobs than it runs"
 
 
 def test_a_missing_queue_is_named_with_the_nearest_one(app: App) -> None:

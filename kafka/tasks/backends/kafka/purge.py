@@ -2,8 +2,8 @@
 deleted with DeleteRecords up to where the topics ended before the count.
 
 A job that a worker holds ends as usual although its record is gone: the broker takes the acknowledgement, and the
-result is written. When that worker dies, such a job does not run again. A member of a consumer group holds all that it
-has fetched.
+result is written. When that worker dies, such a job does not run again. A member of a consumer group looks every few
+seconds where the logs begin, and drops what it has fetched below.
 """
 
 from __future__ import annotations

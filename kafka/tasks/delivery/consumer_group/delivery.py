@@ -80,7 +80,7 @@ BACKOFF_MAX_S: Final = 5.0
 AHEAD_FROM: Final = 16
 """Who asks for so many jobs or more has as many others marked as started meanwhile: short jobs wait for no commit."""
 SWEEP_S: Final = 5.0
-"""What was read and is no record is committed within so long."""
+"""What was read and is no record is committed within so long, and jobs that were deleted are seen to be."""
 LOG_S: Final = 60.0
 """One warning of each kind is logged in so long."""
 
@@ -156,6 +156,7 @@ class GroupDelivery:
         self._requested: dict[JobSource, int] = {}
         self._turn = 0
         self._is_due = False
+        self._is_asking = False
         self._is_closing = False
         self._due_timer: Any = None
         self._sweep_timer = self._loop.call_later(SWEEP_S, self._sweep)
@@ -312,6 +313,33 @@ class GroupDelivery:
                         progress.position,
                         progress.size,
                     )
+        self._find_deleted()
+        self.serve_soon()
+
+    def _find_deleted(self) -> None:
+        """Ask where the logs begin of which jobs are here that have not started: those below were deleted, by
+        ``queue purge`` for example."""
+        owned = {
+            each.place: each
+            for member in self._members.values()
+            for each in member.owned()
+            if each.progress is not None and each.progress.waiting_count
+        }
+        if owned and not self._is_asking:
+            self._is_asking = True
+            starts = log_starts(self.client, list(owned))
+            self.client.run(starts).add_both(partial(self._drop_deleted, owned))
+
+    def _drop_deleted(self, owned: Mapping[TopicPartition, OwnedPartition], starts: Any) -> None:
+        self._is_asking = False
+        if isinstance(starts, BaseException):  # asked again soon
+            return
+        now_ms = self.clock.now_ms()
+        for place, each in owned.items():
+            count = each.cut(starts[place].offset, now_ms)
+            if count:
+                log.info("%s: %s were deleted before they started", each, counted(count, "job"))
+                self.settler_of(place).mark(each)
         self.serve_soon()
 
     def committed(self) -> dict[TopicPartition, int]:
@@ -579,13 +607,7 @@ class Member:
 
     async def _find_starts(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         client = self._delivery.client
-        starts = await client.run(
-            admin.dialogues.list_partition_offsets(
-                dict.fromkeys(places, OffsetSpec.EARLIEST),
-                backoff=client.retry_backoff,
-                timeout_s=REQUEST_TIMEOUT_S,
-            )
-        )
+        starts = await client.run(log_starts(client, places))
         return {place: starts[place].offset for place in places}
 
     async def _give_up(self, owned: list[OwnedPartition], given_up: Future[None]) -> None:
@@ -613,6 +635,13 @@ class Member:
         finally:
             if not given_up.is_done:
                 given_up.success(None)
+
+
+def log_starts(client: KafkaClient, places: Sequence[TopicPartition]) -> Any:
+    """A dialogue: where these logs begin."""
+    return admin.dialogues.list_partition_offsets(
+        dict.fromkeys(places, OffsetSpec.EARLIEST), backoff=client.retry_backoff, timeout_s=REQUEST_TIMEOUT_S
+    )
 
 
 def _partition(lease: JobLease) -> OwnedPartition:

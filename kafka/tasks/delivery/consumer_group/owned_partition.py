@@ -49,6 +49,7 @@ class OwnedPartition:
         self.is_lost = False
         self.progress: PartitionProgress | None = None
         self.committed = -1
+        self._log_start = -1
         self._set_paused = set_paused
         self._is_paused = True
         self._waiting_bytes = 0
@@ -102,8 +103,25 @@ class OwnedPartition:
         progress.add(records, now_ms)
         for record in records:
             self._waiting_bytes += len(record.value or b"")
+        self._drop_deleted(now_ms)
         self._pause_or_resume()
         return True
+
+    def cut(self, log_start: int, now_ms: int) -> int:
+        """The log begins at this offset: how many jobs below it had not started, and never do. What has been fetched
+        and comes later is left out as well."""
+        if self.is_returning or self.is_lost:
+            return 0
+        self._log_start = log_start
+        count = self._drop_deleted(now_ms)
+        self._pause_or_resume()
+        return count
+
+    def _drop_deleted(self, now_ms: int) -> int:
+        assert self.progress is not None
+        dropped = self.progress.drop_before(self._log_start, now_ms) if self.progress.position < self._log_start else ()
+        self._waiting_bytes -= sum(len(record.value or b"") for record in dropped)
+        return len(dropped)
 
     def take(self, source: JobSource, count: int, now_ms: int) -> list[JobLease]:
         """Up to ``count`` leases of that source."""

@@ -231,6 +231,36 @@ class PartitionProgress:
             self._next = offset
         return self._completed.position > position
 
+    def drop_before(self, offset: int, now_ms: int) -> list[Any]:
+        """The log begins at this offset: what is here below it and is not handed out never runs, and is done. Those
+        records."""
+        gone = {at for at in self._records if at < offset and at not in self._out}
+        if not gone:
+            return []
+        self._room_kept -= sum(self._room_of(at) for at in gone if at < self._room_below)
+        for those in (self._ready, self._without_room):
+            left = [at for at in those if at not in gone]
+            those.clear()
+            those.extend(left)
+        for heap in (self._returned, self._suspects):
+            heap[:] = sorted(at for at in heap if at not in gone)
+        self._later = sorted(each for each in self._later if each[1] not in gone)
+        self._started -= gone
+        self._covered -= gone
+        records = [self._records.pop(at) for at in sorted(gone)]
+        for key in {record.key for record in records} - {None}:
+            waiting = self._keys[key]
+            if waiting:
+                self._keys[key] = deque(at for at in waiting if at not in gone)
+        for record in records:
+            self._completed.add(record.offset, record.offset)
+            self._jobs.pop(record.offset, None)
+            if record.offset in self._waiting:
+                self._waiting.discard(record.offset)
+            else:
+                self._free_key(record.key, now_ms)
+        return records
+
     def _has_ended_before(self, offset: int) -> bool:
         runs = self._ended_before
         while runs and runs[0][1] < offset:

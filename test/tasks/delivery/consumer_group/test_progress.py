@@ -286,6 +286,41 @@ def test_a_log_is_whole_when_the_first_job_ends_before_what_had_ended_behind_it_
     assert following.has_truncated(log[0])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_deleted_and_is_not_handed_out_is_done(kind: str) -> None:
+    progress = owner(kind=kind)
+    progress.add(records(*range(10)), 0)
+    out = begin(progress, 2, suspects=kind == "suspects")
+    assert out == [0, 1]
+    assert [each.offset for each in progress.drop_before(6, 0)] == [2, 3, 4, 5]
+    assert (progress.position, progress.waiting_count) == (0, 4)
+    assert begin(progress, suspects=kind == "suspects") == [6, 7, 8, 9]
+    progress.end(0, 0)
+    following = next_owner(commit(progress, [0]), records(*range(6, 10)), kind)
+    assert [each for each in (*begin(following), *begin(following, suspects=True)) if each < 6] == []
+    assert end(progress, 1, 6, 7, 8, 9).offset == 10
+
+
+def test_jobs_of_a_key_whose_next_ones_were_deleted_follow_those_that_run() -> None:
+    progress = owner(kind="ordered")
+    progress.add([Record(0, b"a"), Record(1, b"b"), Record(2, b"a"), Record(3, b"b"), Record(4, b"a")], 0)
+    assert begin(progress, 1) == [0]
+    assert [each.offset for each in progress.drop_before(3, 0)] == [1, 2]
+    assert begin(progress) == [3]
+    end(progress, 0)
+    assert begin(progress) == [4]
+
+
+def test_a_partition_whose_jobs_were_deleted_is_not_full() -> None:
+    progress = owner(kind="ordered")
+    progress.add(records(*range(1_000)), 0)
+    while begin(progress, 1_000):
+        pass
+    assert progress.is_full
+    progress.drop_before(1_000, 0)
+    assert (progress.is_full, progress.ready_count) == (False, 0)
+
+
 # -- the next owner ---------------------------------------------------------------------------------------------------
 
 
@@ -669,6 +704,7 @@ class Committed(NamedTuple):
 
 class Pending(NamedTuple):
     settlement: Settlement
+    done: frozenset[int]
     completed: list[int]
     held: dict[int, MarkedJob]
     started_below: int
@@ -689,6 +725,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.text, self.offset = "", start
         self.committed = Committed()
         self.completions: dict[int, int] = {}
+        self.deleted: set[int] = set()
         self.haunted: dict[int, int] = {}  # handed out by owners that died -> losses at least
         self.take_over()
 
@@ -697,6 +734,7 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         lost = 0 if last.is_given_up else last.started_below
         self.progress = owner(self.offset, self.text, self.kind)
         self.next = self.offset
+        self.runs = (decode(self.offset, self.text) or PartitionMarks()).completed
         self.done = set(last.done)
         self.suspects_below = self.started_below = max(lost, last.suspects_below)
         self.covered_below = lost if self.own else self.suspects_below
@@ -744,7 +782,10 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         return self.kind == "suspects" or (job.is_suspect if job is not None else at < self.suspects_below)
 
     def position(self) -> int:
-        return next((each.offset for each in self.fetched()), self.next)
+        behind = self.next  # or behind what was committed as done there, gaps included
+        for first, last in self.runs:
+            behind = last + 1 if first <= behind <= last else behind
+        return next((each.offset for each in self.fetched()), behind)
 
     # -- what happens ---------------------------------------------------------------------------------------------
 
@@ -884,7 +925,8 @@ class PartitionAgainstModel(RuleBasedStateMachine):
     def make(self, completed: list[int], held: dict[int, MarkedJob], writer: str) -> None:
         settlement = self.progress.settle(completed, held, writer)
         started = frozenset(self.started - set(completed) - held.keys()) if writer else frozenset()
-        self.pending = Pending(settlement, completed, held, self.started_below if writer else 0, started)
+        done = frozenset(self.done) | set(completed)
+        self.pending = Pending(settlement, done, completed, held, self.started_below if writer else 0, started)
         assert len(settlement.metadata) <= MOST_CHARACTERS
 
     @precondition(lambda self: self.pending is not None)
@@ -930,10 +972,10 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         for at in pending.completed:
             assert at not in self.completions, "a job was completed twice"
             self.completions[at] = 1
-        done = self.done | set(pending.completed)
+        done = pending.done  # without what was deleted since
         jobs = {at: job for at, job in {**self.jobs, **pending.held}.items() if at not in done}
         self.committed = Committed(
-            frozenset(done), pending.started_below, self.suspects_below, jobs, pending.started, is_given_up
+            done, pending.started_below, self.suspects_below, jobs, pending.started, is_given_up
         )
         for at in pending.held:
             self.haunted.pop(at, None)  # it was seen to end
@@ -947,6 +989,22 @@ class PartitionAgainstModel(RuleBasedStateMachine):
     def tick(self, to_ms: int) -> None:
         self.now += to_ms
         self.progress.tick(self.now)
+
+    @precondition(lambda self: self.next > self.offset)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        below = data.draw(st.integers(self.offset, self.next))
+        gone = [each.offset for each in self.fetched() if each.offset < below]
+        gone = [at for at in gone if at not in self.out and at not in self.ended]
+        assert [each.offset for each in self.progress.drop_before(below, self.now)] == gone
+        for at in gone:
+            del self.log[at]
+            self.jobs.pop(at, None)
+            self.haunted.pop(at, None)
+        self.done.update(gone)
+        self.deleted.update(gone)
+        self.started.difference_update(gone)
+        self.covered.difference_update(gone)
 
     @rule(is_fetched=st.booleans())
     def die(self, is_fetched: bool) -> None:
@@ -1011,8 +1069,8 @@ class PartitionAgainstModel(RuleBasedStateMachine):
         self.make(sorted(self.ended), {}, "")
         self.write(is_given_up=True)
         assert self.completions == dict.fromkeys(self.log, 1), "each job has ended once"
-        last = max(self.log, default=self.start - 1)
-        assert self.offset == max(last + 1, self.start)
+        last, last_known = (max(those, default=self.start - 1) for those in (self.log, self.log.keys() | self.deleted))
+        assert max(last + 1, self.start) <= self.offset <= max(last_known + 1, self.start)
         self.take_over()
         assert self.progress.position == self.offset
         assert (self.progress.ready_count, self.progress.waiting_count) == (0, 0)
