@@ -9,9 +9,15 @@ import pytest
 
 from kafka.client import ApiRanges
 from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError
+from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backends.kafka.admin import why_no_share_groups
-from kafka.tasks.backends.kafka.delivery_choice import DeliveryKind, choose, choose_deliveries
+from kafka.tasks.backends.kafka.delivery_choice import (
+    DeliveryKind,
+    check_not_migrated,
+    choose,
+    choose_deliveries,
+)
 from kafka.tasks.delivery.consumer_group.delivery import GROUP_SETTINGS
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import read_settings
@@ -87,6 +93,24 @@ def test_a_broker_without_transactions_is_too_old_for_workers() -> None:
     nobody: Any = None
     with pytest.raises(IncompatibleBrokerVersion, match=r"0.11 or later: .* InitProducerId, TxnOffsetCommit"):
         choose_deliveries(client, nobody, TopicNames("shop"), "auto", ["mail"], ())
+
+
+def test_a_queue_that_was_migrated_while_a_worker_of_share_groups_started_is_an_error() -> None:
+    place, at = TopicPartition("shop.mail", 0), OffsetAndMetadata(7, "", -1)
+
+    class Admin:
+        found = {"shop.mail.group": {place: at}, "shop.low.group": {}}
+
+        def group_offsets(self, groups: list[str]) -> Any:
+            return {group: self.found[group] for group in groups}
+
+        def existing(self, topics: list[str]) -> Any:
+            return {}
+
+    administration: Any = Admin()
+    check_not_migrated(administration, TopicNames("shop"), ["low"])
+    with pytest.raises(KafkaConfigurationError, match="shop.mail are delivered by a consumer group by now"):
+        check_not_migrated(administration, TopicNames("shop"), ["low", "mail"])
 
 
 def test_another_word_for_the_setting_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,10 +13,10 @@ from contextlib import closing
 import pytest
 
 from kafka import KafkaAdminClient
-from kafka.errors import IllegalStateError
+from kafka.errors import CoordinatorLoadInProgressError, IllegalStateError, KafkaConfigurationError
 from kafka.share import KafkaShareConsumer, ShareRecord
 from kafka.structs import OffsetAndMetadata, TopicPartition
-from kafka.tasks import App
+from kafka.tasks import App, run_worker
 from kafka.tasks.format.offset_metadata import PartitionMarks, encode
 from kafka.testing import EmbeddedBroker, running_worker
 from test.support.waiting import WITHIN_S, eventually, look_until, until
@@ -146,3 +147,27 @@ def test_a_killed_migration_to_a_consumer_group_goes_on(queue: Queue, api: str, 
     queue.kill_at("group", api, when)
     queue.migrate("group")
     queue.check(most)
+
+
+def test_a_worker_that_joins_a_consumer_group_after_its_migration_ends_with_one_line(queue: Queue) -> None:
+    """It has chosen before."""
+    queue.end_in_a_consumer_group()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            app = App(queue.app.name, bootstrap_servers=queue.broker.bootstrap, partitions=1, queues=["mail"])
+            run_worker(app, ["mail"], "threads")
+        except BaseException as error:
+            errors.append(error)
+
+    with queue.broker.faults.answer("JoinGroup", CoordinatorLoadInProgressError) as join:
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        join.wait(1, WITHIN_S)
+        queue.app.backend().migrate("mail", "share")
+    worker.join(WITHIN_S)
+    (error,) = errors
+    assert isinstance(error, KafkaConfigurationError)
+    assert f"{queue.topic} are delivered by share groups by now: queue migrate has ended" in str(error)
+    queue.check(most=1)

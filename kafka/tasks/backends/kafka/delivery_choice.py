@@ -121,6 +121,17 @@ def find_in_use(
     return in_use
 
 
+def check_not_migrated(administration: Administration, names: TopicNames, shared: Sequence[str]) -> None:
+    """KafkaConfigurationError when one of these queues, which were to be read by share groups, was migrated since: what
+    is set of its share groups by now makes them new ones, which would read all of the topics."""
+    for queue, kind in find_in_use(administration, names, shared).items():
+        if kind is DeliveryKind.GROUP:
+            raise KafkaConfigurationError(
+                f"the jobs of {names.queue(queue)} are delivered by a consumer group by now: queue migrate has ended "
+                "since this worker began to start; start it again"
+            )
+
+
 def fences_by_generation(client: KafkaClient) -> bool:
     """Whether the brokers refuse what a former member of a group commits in a transaction: from 2.5 on."""
     return client.api_ranges().ranges[TXN_OFFSET_COMMIT][1] >= GENERATION_SINCE

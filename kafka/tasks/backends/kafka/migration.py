@@ -17,7 +17,10 @@ present one. Of suspects the deliveries count as crashes, so that all of them ar
 and not accepted when this is killed is there twice, as with a worker. Then the share groups are deleted; the consumer
 group counts from its first commit on (:func:`kafka.tasks.backends.kafka.delivery_choice.find_in_use`).
 
-A worker that comes meanwhile is noticed: before each commit the groups are looked at again.
+A worker that comes meanwhile is noticed: before each commit the groups are looked at again, and one that has members is
+not deleted. One that has chosen the former way and joins behind the end notices that itself: a member of a consumer
+group without offsets looks for share groups; a worker that is to read share groups looks for a consumer group with
+offsets when it has set these up, and only what happens between that and its first heartbeat escapes it.
 """
 
 from __future__ import annotations

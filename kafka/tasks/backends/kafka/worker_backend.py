@@ -19,6 +19,7 @@ from kafka.tasks.backends.kafka.connection import connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.delivery_choice import (
     DeliveryKind,
+    check_not_migrated,
     choose_deliveries,
     choose_protocol,
     fences_by_generation,
@@ -115,6 +116,7 @@ def open_worker_backend(
         if shared:
             prepare_groups(administration, list(groups), lambda group: group_configs(group in committed), pause)
             begin_groups(administration, groups, pause, loop.time)
+            check_not_migrated(administration, names, shared)
         publisher = KafkaPublisher(client, settings, clock, names.results)
         # A worker that started with a wrong clock revoked its first jobs: it compares their ``expires`` with this.
         loop.run_until(publisher.learn_time(), settings.request_timeout)

@@ -29,6 +29,7 @@ from kafka.errors import (
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
+    KafkaConfigurationError,
     KafkaError,
     TopicAuthorizationFailedError,
     UnstableOffsetCommitError,
@@ -36,6 +37,7 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafka.tasks.backends.kafka.admin import why_no_share_groups
 from kafka.tasks.backends.kafka.loop_task import LoopTask, sleep, within
 from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, committed_offsets, explain, fence
 from kafka.tasks.delivery.base import (
@@ -547,6 +549,14 @@ class Member:
                 await delivery.fence_earlier_owners(places)
                 committed = await self._find_committed(places)
                 missing = [place for place in places if committed[place].offset < 0]
+                if missing and await self._is_migrated(missing):
+                    delivery.events.failed(
+                        KafkaConfigurationError(
+                            f"the jobs of {delivery.names.queue(self._queue)} are delivered by share groups by now: "
+                            "queue migrate has ended since this worker began to start; start it again"
+                        )
+                    )
+                    return
                 starts = await self._find_starts(missing) if missing else {}
                 break
             except Cancelled:
@@ -604,6 +614,26 @@ class Member:
                 group,
             )
             return await committed_offsets(client, group, places)
+
+    async def _is_migrated(self, places: Sequence[TopicPartition]) -> bool:
+        """Whether share groups read the queue, though this is a member: ``queue migrate`` makes their offsets before it
+        deletes a group without members, which knew what has ended."""
+        client = self._delivery.client
+        if why_no_share_groups(client.api_ranges()) is not None:
+            return False
+        limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": REQUEST_TIMEOUT_S}
+        committed = await client.run(admin.dialogues.list_group_offsets({self._group: None}, **limits))
+        if committed[self._group]:
+            return False
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for place in places:
+            by_topic.setdefault(place.topic, []).append(place)
+        for offsets in (await client.run(admin.dialogues.share_group_offsets(by_topic, **limits))).values():
+            if isinstance(offsets, KafkaError):
+                raise offsets
+            if any(at.start_offset >= 0 for at in offsets.values()):
+                return True
+        return False
 
     async def _find_starts(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         client = self._delivery.client
