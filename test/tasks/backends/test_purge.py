@@ -135,7 +135,7 @@ def test_jobs_that_a_member_of_a_consumer_group_has_fetched_are_dropped(
         with purge(app) as found:
             assert found.jobs == 3_000
             found.delete()
-        until(lambda: "were deleted before they started" in caplog.text)
+        until(lambda: "deleted before the start" in caplog.text)
         may_end.set()
         last = app.send(send.name, (3_000,), queue="mail")
         assert last.wait(SOON_S)

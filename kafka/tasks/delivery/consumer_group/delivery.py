@@ -340,7 +340,7 @@ class GroupDelivery:
         for place, each in owned.items():
             count = each.cut(starts[place].offset, now_ms)
             if count:
-                log.info("%s: %s were deleted before they started", each, counted(count, "job"))
+                log.info("%s: dropped %s, deleted before the start", each, counted(count, "job"))
                 self.settler_of(place).mark(each)
         self.serve_soon()
 
