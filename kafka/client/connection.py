@@ -341,7 +341,7 @@ class BrokerConnection:
         self._used_at = 0.0
         self._heard_at = 0.0
         self._waits_since = 0.0  # since when there is something to answer
-        self._looked_at = 0.0  # for silence
+        self._checked_at = 0.0  # whether it is silent
         self._silent_at = 0.0  # when it was found last
         self.bytes_received = 0
         """Since the start, for metrics, without the handshakes."""
@@ -444,7 +444,7 @@ class BrokerConnection:
             pending.future.failure(IllegalStateError(f"{self.name}: the connection was closed"))
             return
         when = pending.deadline
-        if not self.in_flight_count:  # else the timer is set to look already
+        if not self.in_flight_count:  # else the timer is set to check already
             self._waits_since = self._loop.time()
             when = min(when, self._waits_since + SILENCE_S)
         if when < self._timer_at:
@@ -620,7 +620,7 @@ class BrokerConnection:
         if not self._machine.in_flight:
             self._waits_since = self._loop.time()
         authentication = SaslAuthentication(dialogue, self._machine, transport, self._loop, timeout_s, done)
-        self.wake_by(min(authentication.deadline, self._next_look()))
+        self.wake_by(min(authentication.deadline, self._next_silence_check()))
         return authentication
 
     def session_renewed(self) -> None:
@@ -780,7 +780,7 @@ class BrokerConnection:
         self._arm(inf)
 
     def _next_deadline(self) -> float:
-        nearest = min(self._machine.next_deadline(), self._write_queue.next_deadline(), self._next_look())
+        nearest = min(self._machine.next_deadline(), self._write_queue.next_deadline(), self._next_silence_check())
         state = self._states.now
         if state is ConnectionState.READY:
             idle_at = self._used_at + self._settings.max_idle_s
@@ -803,8 +803,8 @@ class BrokerConnection:
         if self._muted_until and now >= self._muted_until:
             self._muted_until, self._waits_since = 0.0, now
             self._send_waiting()
-        if now >= self._next_look():
-            self._look_for_silence(now)
+        if now >= self._next_silence_check():
+            self._check_silence(now)
         for pending in self._write_queue.take_overdue_waiting(now):
             why = self._why_not_sent()
             text = f"{pending.api} to {self.name}: not sent within {pending.timeout_s:g} s: {why}"
@@ -838,14 +838,14 @@ class BrokerConnection:
             return owner if isinstance(owner, PendingRequest) else None
         return self._write_queue.waiting[0] if self._write_queue.waiting else None
 
-    def _next_look(self) -> float:
-        """When to look whether it is silent; infinity when it is not to say anything."""
+    def _next_silence_check(self) -> float:
+        """When to check whether it is silent; infinity when no request waits."""
         if not self.in_flight_count or self.disconnected():
             return inf
-        return max(self._looked_at, self._heard_at, self._waits_since, self._muted_until) + SILENCE_S
+        return max(self._checked_at, self._heard_at, self._waits_since, self._muted_until) + SILENCE_S
 
-    def _look_for_silence(self, now: float) -> None:
-        self._looked_at = now
+    def _check_silence(self, now: float) -> None:
+        self._checked_at = now
         silent_s, oldest = self.silent_s(), self.oldest()
         if silent_s > (0.0 if oldest is None else oldest.held_s):
             self._silent_at = now

@@ -143,7 +143,7 @@ class KafkaClient:
             self._rng,
             self._find_coordinator,
             self.refresh_metadata,
-            self._look_elsewhere,
+            self._refresh_elsewhere,
             server_finder(self.loop, servers, resolve_servers, is_canonical),
             find_at_once=is_canonical,
             recovers=recovers,
@@ -364,7 +364,7 @@ class KafkaClient:
     def _ask_for_metadata(self, request: ByVersion[MetadataResponse]) -> Future[MetadataResponse]:
         return self.router.request(AnyNode(), request, is_internal=True)
 
-    def _look_elsewhere(self, metadata_s: float) -> None:
+    def _refresh_elsewhere(self, metadata_s: float) -> None:
         """``metadata_s``: for how long a request for metadata is without an answer; infinity when it is another one."""
         if self.router.nodes.has_answering_node():
             # Where metadata takes long, a look for it would be the next reason to look: that would never end.

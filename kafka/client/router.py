@@ -151,8 +151,8 @@ class _Held(NamedTuple):
 
 class Router:
     """Requests to connections. ``look_up`` runs FindCoordinator, ``refresh`` reads metadata with a topic,
-    ``look_elsewhere`` reads it because a node is silent. ``recovers``: whether the bootstrap servers may be asked again
-    after brokers were known."""
+    ``refresh_elsewhere`` reads it because a node is silent. ``recovers``: whether the bootstrap servers may be asked
+    again after brokers were known."""
 
     def __init__(
         self,
@@ -164,14 +164,14 @@ class Router:
         rng: Rng,
         look_up: Callable[[Coordinator], Future[FoundCoordinator]],
         refresh: Callable[[tuple[str, ...]], Future[None]],
-        look_elsewhere: Callable[[float], object],
+        refresh_elsewhere: Callable[[float], object],
         find_servers: FindServers | None = None,
         *,
         find_at_once: bool = False,
         recovers: bool = True,
     ) -> None:
         self._recovers = recovers
-        self._look_elsewhere = look_elsewhere
+        self._refresh_elsewhere = refresh_elsewhere
         self._loop = network.loop
         self._request_timeout_s = settings.request_timeout_s
         self._cluster = cluster
@@ -282,8 +282,9 @@ class Router:
 
     def on_metadata(self) -> None:
         """The cluster's metadata was read anew."""
-        self.coordinators.forget_others({broker.nodeId for broker in self._cluster.brokers()})
-        self.nodes.drop_unknown_nodes()
+        known: set[NodeId] = {broker.nodeId for broker in self._cluster.brokers()}
+        self.coordinators.forget_others(known)
+        self.nodes.drop_unknown_nodes(known)
         self._give_up_dependents()
         for connection in self.nodes:
             connection.on_metadata_updated()
@@ -488,7 +489,7 @@ class Router:
     def on_silent(self, connection: BrokerConnection) -> None:
         if connection.node_id != BOOTSTRAP:
             oldest = connection.oldest()
-            self._look_elsewhere(connection.silent_s() if oldest is not None and oldest.is_internal else inf)
+            self._refresh_elsewhere(connection.silent_s() if oldest is not None and oldest.is_internal else inf)
             self._give_up_dependents()
 
     def on_answer(self, pending: PendingRequest, response: Response) -> None:
@@ -578,10 +579,9 @@ class NodeConnections:
                 del self._connections[key]
                 connection.close(error)
 
-    def drop_unknown_nodes(self) -> None:
+    def drop_unknown_nodes(self, known: AbstractSet[NodeId]) -> None:
         """Close the connections to nodes that are not in the metadata any more, unless they are still in use. One that
         is silent is lost: its broker has no session with the cluster, and others lead what it has led."""
-        known = {broker.nodeId for broker in self._cluster.brokers()}
         for key, connection in list(self._connections.items()):
             if key[0] in known or self._connections.get(key) is not connection:
                 continue  # the latter: closed by a callback of a request that has failed here

@@ -5,8 +5,6 @@ Methods: as in ``test_queue.py``, with ``delivery="group"``, on the embedded bro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from test.benchmarks.places import THREADS, Place, note_drain
@@ -19,26 +17,18 @@ SINGLES = 400
 START = Measure("delay to start, p50", "ms", "10")
 
 
-@pytest.fixture(scope="module")
-def group_figures() -> Iterator[Report]:
-    """The table of this module, printed at its end."""
-    found = Report()
-    yield found
-    print("\n".join(found.lines()), flush=True)
-
-
 @pytest.mark.parametrize("how", ["stored", "read"])
-def test_no_op_jobs_come_out(group_place: Place, group_figures: Report, how: str) -> None:
+def test_no_op_jobs_come_out(group_place: Place, figures: Report, how: str) -> None:
     found = group_place.drain(GROUP_THREADS.jobs, how, GROUP_THREADS.flags)
-    note_drain(GROUP_THREADS, how, found, group_place, group_figures, None)
+    note_drain(GROUP_THREADS, how, found, group_place, figures, None)
 
 
-def test_a_job_on_an_idle_queue_takes_little_time(group_place: Place, group_figures: Report) -> None:
+def test_a_job_on_an_idle_queue_takes_little_time(group_place: Place, figures: Report) -> None:
     times = group_place.run("latency.py", str(SINGLES), *GROUP_THREADS.flags)
-    group_figures.add(START, group_place.name, percentile(times["start_ms"], 50))
+    figures.add(START, group_place.name, percentile(times["start_ms"], 50))
     for title, what, percent in (
         ("delay to start, p99", "start_ms", 99),
         ("delay to result, p50", "result_ms", 50),
         ("delay to result, p99", "result_ms", 99),
     ):
-        group_figures.add(Measure(title, "ms"), group_place.name, percentile(times[what], percent))
+        figures.add(Measure(title, "ms"), group_place.name, percentile(times[what], percent))

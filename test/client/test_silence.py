@@ -49,13 +49,13 @@ def answers_nothing(request: object, version: int) -> Signal:
 def note_looks(client: KafkaClient, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The instants at which it reads metadata because a node is silent, from now on."""
     looks: list[float] = []
-    look = client.router._look_elsewhere
+    look = client.router._refresh_elsewhere
 
     def note(metadata_s: float) -> None:
         looks.append(client.loop.time())
         look(metadata_s)
 
-    monkeypatch.setattr(client.router, "_look_elsewhere", note)
+    monkeypatch.setattr(client.router, "_refresh_elsewhere", note)
     return looks
 
 

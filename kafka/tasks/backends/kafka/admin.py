@@ -58,8 +58,9 @@ SHARE_APIS = {76: "ShareGroupHeartbeat", 78: "ShareFetch", 79: "ShareAcknowledge
 
 MISSING_TOPIC: Final = frozenset({UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno})
 """Error codes of a topic that does not exist, or that the asked broker does not know yet."""
-LOOKS: Final = 20
-"""At the settings of a topic that exists: some seconds, with what the client waits between two reads of metadata."""
+DESCRIBE_ATTEMPTS: Final = 20
+"""To read the settings of a topic that exists: some seconds, with what the client waits between two reads of metadata.
+"""
 
 
 def new_topic(plan: TopicPlan, default_replication: int = DEFAULT_REPLICATION) -> NewTopic:
@@ -99,11 +100,11 @@ def describe_existing(resources: Sequence[ConfigResource], **limits: Any) -> Any
     """A dialogue: all settings of what exists. ``limits``: of its requests. A broker that is asked may not know a topic
     yet that another worker has just created: it is asked again, each time after the metadata was read."""
     topics = [resource.name for resource in resources if resource.resource_type is ConfigResourceType.TOPIC]
-    for attempt in range(LOOKS):
+    for attempt in range(DESCRIBE_ATTEMPTS):
         try:
             return (yield from admin.dialogues.describe_configs(resources, config_filter="all", **limits))
         except UnknownTopicOrPartitionError:
-            if attempt == LOOKS - 1:
+            if attempt == DESCRIBE_ATTEMPTS - 1:
                 raise
         yield from admin.dialogues.wait_for_topics(topics, timeout_s=limits["timeout_s"])
 
