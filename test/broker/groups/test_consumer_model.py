@@ -28,11 +28,17 @@ NAME = st.sampled_from(NAMES)
 
 
 class Client:
-    """A consumer of the consumer group protocol. ``told``: the assignment it heard of last; ``owns``: what it reads."""
+    """A consumer of the consumer group protocol. ``told``: the assignment it heard of last; ``owns``: what it reads;
+    ``in_full``: a heartbeat got no good answer, so the next one says everything, and its answer will say the assignment
+    (as Java's HeartbeatRequestManager does; the broker tells an assignment that it has told once only in answer to
+    that)."""
 
     def __init__(self) -> None:
         self.member_id = ""
         self.epoch = JOIN_EPOCH
+        self.in_full = False
+        self.topics = frozenset[str]()
+        self.regex = ""
         self.told: frozenset[TopicIdPartition] = frozenset()
         self.owns: frozenset[TopicIdPartition] = frozenset()
 
@@ -64,13 +70,14 @@ class ConsumerModel(RuleBasedStateMachine):
             self.count += 1
             client.member_id = f"{name}{self.count}"
         client.fenced()
+        client.topics, client.regex = (frozenset(), "t+") if regex else (frozenset({"t"}), "")
         heartbeat = ConsumerHeartbeat(
             client.member_id,
             JOIN_EPOCH,
             "i" if name == "static" else None,
             rebalance_timeout_ms=8000,
-            topics=frozenset() if regex else frozenset({"t"}),
-            regex="t+" if regex else "",
+            topics=client.topics,
+            regex=client.regex,
             assignor=assignor,
             owned=frozenset(),
         )
@@ -85,10 +92,15 @@ class ConsumerModel(RuleBasedStateMachine):
         if obeys:
             client.owns = client.told
         instance = "i" if name == "static" else None
-        owned = None if silent else client.owns
-        self.send(client, ConsumerHeartbeat(client.member_id, client.epoch, instance, owned=owned), lost)
+        heartbeat = ConsumerHeartbeat(client.member_id, client.epoch, instance, owned=None if silent else client.owns)
+        if client.in_full:
+            heartbeat = heartbeat._replace(
+                owned=client.owns, rebalance_timeout_ms=8000, topics=client.topics, regex=client.regex
+            )
+        self.send(client, heartbeat, lost)
 
     def send(self, client: Client, wanted: ConsumerHeartbeat, lost: bool = False) -> None:
+        client.in_full = True
         try:
             answer: ConsumerHeartbeatResult = self.group.heartbeat(wanted, self.hand.now)
         except (FencedMemberEpochError, UnknownMemberIdError):
@@ -98,6 +110,7 @@ class ConsumerModel(RuleBasedStateMachine):
         else:
             assert answer.epoch >= client.epoch or wanted.epoch == JOIN_EPOCH
             if not lost:
+                client.in_full = False
                 client.epoch = answer.epoch
                 if answer.assignment is not None:
                     client.told = answer.assignment
