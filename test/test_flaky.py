@@ -24,8 +24,8 @@ def test_what_failed_is_rerun_file_by_file() -> None:
     plain = results("test/tasks/test_a.py::test_x", "test/tasks/test_a.py::test_y[1]")
     compiled = results("test/cli/test_b.py::test_z", environment="compiled")
     assert flaky.reruns(["py", "compiled"], [plain, compiled], [], []) == [
-        Rerun("py", ("test/tasks/test_a.py",)),
-        Rerun("compiled", ("test/cli/test_b.py",)),
+        Rerun("py", ("test/tasks/test_a.py",), ("test/tasks/test_a.py::test_x", "test/tasks/test_a.py::test_y[1]")),
+        Rerun("compiled", ("test/cli/test_b.py",), ("test/cli/test_b.py::test_z",)),
     ]
 
 
@@ -61,7 +61,7 @@ def test_these_failures_count_as_they_are(
 def test_three_tests_in_two_files_are_still_rerun() -> None:
     nodeids = ["test/tasks/test_a.py::x", "test/tasks/test_a.py::y", "test/cli/test_b.py::z"]
     assert flaky.reruns(["py"], [results(*nodeids)], [], []) == [
-        Rerun("py", ("test/cli/test_b.py", "test/tasks/test_a.py"))
+        Rerun("py", ("test/cli/test_b.py", "test/tasks/test_a.py"), tuple(sorted(nodeids)))
     ]
 
 
@@ -73,10 +73,10 @@ def test_each_file_has_to_pass_twice() -> None:
         commands.append(command)
         return next(codes)
 
-    wanted = [Rerun("py", ("test/tasks/test_a.py",))]
+    wanted = [Rerun("py", ("test/tasks/test_a.py",), (X,))]
     with pytest.raises(Refused, match="failed again"):
         flaky.run_again(wanted, run, "tox")
-    assert commands == [["tox", "run", "-e", "py", "--", "--tier=short", "test/tasks/test_a.py"]] * 2
+    assert commands == [["tox", "run", "-e", "py", "--", "--tier=short", "test/tasks/test_a.py", X]] * 2
     codes = iter([0, 0])
     flaky.run_again(wanted, run, "tox")
     assert len(commands) == 4

@@ -134,7 +134,8 @@ def project(tmp_path: pathlib.Path) -> pathlib.Path:
 @pytest.mark.parametrize(
     ("arguments", "passed", "deselected"),
     [(("here",), 2, 1), (("here", "--tier=deep"), 3, 0), (("here/test_two.py",), 3, 0),
-     (("here/test_two.py", "--tier=short"), 2, 1)],
+     (("here/test_two.py", "--tier=short"), 2, 1), (("here/test_two.py::test_deep", "--tier=short"), 1, 0),
+     (("here/test_two.py", "here/test_two.py::test_deep", "--tier=short"), 3, 0)],
 )  # fmt: skip
 def test_deep_tests_run_when_they_are_asked_for_or_named(
     project: pathlib.Path, arguments: tuple[str, ...], passed: int, deselected: int

@@ -45,10 +45,12 @@ class Row(NamedTuple):
 
 
 class Rerun(NamedTuple):
-    """Test files of one tox environment that have to pass when they run alone."""
+    """What has to pass when it runs alone in one tox environment: the test files with failures, and the tests that have
+    failed themselves, since those of the deep tier run when they are named."""
 
     environment: str
     paths: tuple[str, ...]
+    nodeids: tuple[str, ...]
 
 
 class Refused(Exception):
@@ -98,7 +100,10 @@ def reruns(
             raise Refused(f"{nodeid} is a test of a pure package")
         if path_of(nodeid) in changed:
             raise Refused(f"this change touches {path_of(nodeid)}")
-    return [Rerun(each.environment, tuple(sorted({path_of(nodeid) for nodeid in each.failed}))) for each in found]
+    return [
+        Rerun(each.environment, tuple(sorted({path_of(nodeid) for nodeid in each.failed})), tuple(sorted(each.failed)))
+        for each in found
+    ]
 
 
 def path_of(nodeid: str) -> str:
@@ -109,9 +114,9 @@ def path_of(nodeid: str) -> str:
 def run_again(wanted: Iterable[Rerun], run: Callable[[Sequence[str]], int], tox: str) -> None:
     """Rerun, with new seeds; :class:`Refused` when something fails again."""
     for number in range(RERUNS):
-        for environment, paths in wanted:
+        for environment, paths, nodeids in wanted:
             print(f"rerun {number + 1} of {RERUNS}: {environment}: {' '.join(paths)}", flush=True)
-            if run([tox, "run", "-e", environment, "--", "--tier=short", *paths]) != 0:
+            if run([tox, "run", "-e", environment, "--", "--tier=short", *paths, *nodeids]) != 0:
                 raise Refused(f"{' '.join(paths)} failed again")
 
 

@@ -76,8 +76,13 @@ def pytest_report_header() -> list[str]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the deep tier, except what is named, what has changed and what is due with this commit."""
-    paths = [argument.partition("::")[0] for argument in config.args]
-    named = {os.path.relpath(path, config.rootpath) for path in map(os.path.abspath, paths) if path.endswith(".py")}
+    paths = [argument.partition("::") for argument in config.args]
+    named = {
+        os.path.relpath(os.path.abspath(path), config.rootpath) + rest
+        for path, colons, name in paths
+        for rest in ("", colons + name)
+        if path.endswith(".py")
+    }
     tier = config.getoption("--tier")
     too_long = tiers.limits_that_are_too_long(items) if tier != "deep" else []
     if too_long:

@@ -8,6 +8,8 @@ says what belongs to which tier, and why.
     --tier deep    every test
     neither        as short, and a test file that is named on the command line runs whole
 
+A test that is named, as ``FILE::TEST``, runs in each.
+
 The environment variable ``KAFKA_TEST_TIER`` is the default of ``--tier``.
 """
 
@@ -110,6 +112,7 @@ COMPILED_SHORT: Final = (
     "test/consumer",
     "test/share",
     "test/tasks/test_",
+    "test/tasks/delivery/consumer_group",
     "test/tasks/pools/test_channel.py",
     "test/tasks/pools/test_frames.py",
     "test/tasks/pools/test_messages.py",
@@ -150,7 +153,7 @@ def select(
 ) -> tuple[list[pytest.Item], list[pytest.Item], list[str]]:
     """The tests to run, those to leave out, and the deep parts that are among the first though the run is short.
 
-    ``named``: paths of test files, relative to the root, that the user named.
+    ``named``: paths of test files, and ids of tests, relative to the root, that the user named.
     """
     if tier == "deep":
         return list(items), [], []
@@ -159,8 +162,10 @@ def select(
     included = share_of(deep_parts, checkout().commit) | {part for part in deep_parts if has_changed(part)}
     if tier is None:
         included |= {part for part in deep_parts if _path(part) in named}
-    selected = [item for item, part, deep in found if not deep or part in included]
-    left_out = [item for item, part, deep in found if deep and part not in included]
+    selected, left_out = list[pytest.Item](), list[pytest.Item]()
+    for item, part, deep in found:
+        runs = not deep or part in included or item.nodeid in named
+        (selected if runs else left_out).append(item)
     return selected, left_out, sorted(included)
 
 
