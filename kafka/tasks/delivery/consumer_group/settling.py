@@ -321,9 +321,9 @@ class Settler:
                 return
         except FatalTransactionError:
             raise
-        except KafkaError:
+        except KafkaError as error:
             await producer.abort_transaction_async()
-            raise
+            raise error  # compiled, a bare one would raise what the await has left behind
         batch[:] = [each for each in batch if each not in failed]  # for the next round, if the transaction cannot end
         await producer.abort_transaction_async()
         self._endings.extendleft(reversed(batch))
