@@ -597,23 +597,33 @@ class Member:
         """What is committed for these. An open transaction of an owner that is gone is ended by taking its id."""
         delivery, group = self._delivery, self._group
         client = delivery.client
-        try:
-            return await committed_offsets(client, group, places, STABLE_S, require_stable=True)
-        except UnstableOffsetCommitError:
-            before = await committed_offsets(client, group, places)
+        stable = await self._find_stable(places, STABLE_S)
+        if stable is not None:
+            return stable
+        before = await committed_offsets(client, group, places)
         found = [decode(each.offset, each.metadata) for each in before.values()]
         writers = {marks.writer for marks in found if marks is not None and marks.writer}
         for writer in writers - delivery.transactional_ids:  # its own one goes on to its end
             (await fence(client, writer, delivery.settings)).close(timeout=0)
+        stable = await self._find_stable(places, UNSTABLE_S)
+        if stable is not None:
+            return stable
+        delivery.limited_log.warning(
+            ("unstable", self._queue),
+            "group %s: the brokers have lost the end of a transaction; jobs that ended in it may run again",
+            group,
+        )
+        return await committed_offsets(client, group, places)
+
+    async def _find_stable(
+        self, places: Sequence[TopicPartition], timeout_s: float
+    ) -> Mapping[TopicPartition, OffsetAndMetadata] | None:
+        """What is committed for these; None: so long, a transaction with other offsets of theirs stays open."""
+        client = self._delivery.client
         try:
-            return await committed_offsets(client, group, places, UNSTABLE_S, require_stable=True)
+            return await committed_offsets(client, self._group, places, timeout_s, require_stable=True)
         except UnstableOffsetCommitError:
-            delivery.limited_log.warning(
-                ("unstable", self._queue),
-                "group %s: the brokers have lost the end of a transaction; jobs that ended in it may run again",
-                group,
-            )
-            return await committed_offsets(client, group, places)
+            return None
 
     async def _is_migrated(self, places: Sequence[TopicPartition]) -> bool:
         """Whether share groups read the queue, though this is a member: ``queue migrate`` makes their offsets before it

@@ -305,6 +305,8 @@ class Settler:
                 self._settled(batch, in_doubt)
                 return
             self._in_doubt = None
+        failed: set[_Unsettled] = set()
+        trouble: KafkaError | None = None  # no handler awaits (architecture.rst)
         try:
             producer.begin_transaction()
             failed = await self._write(producer, batch)
@@ -322,8 +324,10 @@ class Settler:
         except FatalTransactionError:
             raise
         except KafkaError as error:
+            trouble = error
+        if trouble is not None:
             await producer.abort_transaction_async()
-            raise error  # compiled, a bare one would raise what the await has left behind
+            raise trouble
         batch[:] = [each for each in batch if each not in failed]  # for the next round, if the transaction cannot end
         await producer.abort_transaction_async()
         self._endings.extendleft(reversed(batch))
