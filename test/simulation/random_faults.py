@@ -126,6 +126,11 @@ class RandomFaults:
         for one, other in ((host.name, BROKER), (BROKER, host.name)):
             self.world.fabric_view.link(one, other).delay_s = self._delay_s
 
+    @property
+    def longest_delay_s(self) -> float:
+        """What a frame takes at most, if nothing is to keep it back."""
+        return 1.5 * self._base_s + (self._spike_s if self._spike else 0.0)
+
     def _delay_s(self, count: int) -> float:
         rng = self.rng
         delay_s = self._base_s * (0.5 + rng.random())

@@ -66,7 +66,8 @@ class Membership:
 
     def may_have_lost(self, since: float) -> bool:
         """Whether it may have lost partitions since then."""
-        return self._host.is_dead or self._is_silent() or self._lost_at >= since - NOTICED_S
+        told_at = self._lost_at + self._host.world.faults.longest_delay_s + NOTICED_S
+        return self._host.is_dead or self._is_silent() or told_at >= since
 
     def on_answered(self) -> None:
         """The coordinator has answered it, and nothing keeps the answer back."""
