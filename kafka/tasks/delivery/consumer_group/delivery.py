@@ -206,6 +206,7 @@ class GroupDelivery:
                 if ending.stays is None:
                     assert owned.progress is not None
                     owned.progress.end(lease.offset, now_ms)
+                owned.begin_ending(lease)
                 self.settler_of(owned.place).add(owned, ending, done)
         if over:
             done(over)
@@ -662,16 +663,18 @@ class Member:
             give_up_at = self._loop.time() + min(delivery.settings.stop_grace, REBALANCE_S / 2)
             for future in idle:
                 await within(self._loop, future, max(0.0, give_up_at - self._loop.time()))
-            late = [each for each in owned if each.leases]
-            for each in late:
-                reason = f"{each} was revoked, and they did not end in time"
-                delivery.events.lost(list(each.leases.values()), reason)
+            for each in owned:
+                late = each.running()
+                if late:
+                    delivery.events.lost(late, f"{each} was revoked, and they did not end in time")
             for future in [delivery.settler_of(each.place).give_up(each) for each in owned]:
                 await future
             for each in owned:
                 if self._owned.get(each.place) is each:
                     del self._owned[each.place]
-                each.lose()
+                unsettled = [lease for lease in each.lose() if not lease.lost]
+                if unsettled:
+                    delivery.events.lost(unsettled, f"{each} was revoked, and their ends could not be written in time")
         finally:
             if not given_up.is_done:
                 given_up.success(None)

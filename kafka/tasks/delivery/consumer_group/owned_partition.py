@@ -45,6 +45,7 @@ class OwnedPartition:
         self.source = source
         self.suspects = suspects
         self.leases: dict[int, JobLease] = {}
+        self._ending: set[int] = set()
         self.is_returning = False
         self.is_lost = False
         self.progress: PartitionProgress | None = None
@@ -79,11 +80,20 @@ class OwnedPartition:
         self._pause_or_resume()
         return list(self.leases.values())
 
+    def begin_ending(self, lease: JobLease) -> None:
+        """The job has run; how is to be settled."""
+        self._ending.add(lease.offset)
+
+    def running(self) -> list[JobLease]:
+        """What is held and has not run to its end."""
+        return [lease for offset, lease in self.leases.items() if offset not in self._ending]
+
     def lose(self) -> list[JobLease]:
         """It is another worker's. What was held."""
         self.is_lost = True
         leases = list(self.leases.values())
         self.leases.clear()
+        self._ending.clear()
         return leases
 
     def call_when_idle(self, action: Callable[[], object]) -> None:
@@ -163,6 +173,7 @@ class OwnedPartition:
 
     def _forget(self, lease: JobLease) -> None:
         self.leases.pop(lease.offset, None)
+        self._ending.discard(lease.offset)
         self._look_if_idle()
 
     def _look_if_idle(self) -> None:

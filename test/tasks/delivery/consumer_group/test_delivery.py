@@ -7,6 +7,7 @@ prints the command that replays it.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from test.tasks.delivery.consumer_group.delivery_story import (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     PRODUCER_FENCED,
+    TXN_OFFSET_COMMIT,
     DeliveryStory,
     Plan,
 )
@@ -186,3 +188,36 @@ def test_a_transaction_that_was_committed_is_not_made_again_when_its_end_is_refu
     assert ends
     assert not story.world.violations
     assert len(plan.runs) == 1
+
+
+def test_a_job_that_has_ended_when_the_grace_period_is_over_is_settled_all_the_same(
+    story: DeliveryStory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is late is the transaction, and not the job."""
+    grace_s = 8.0
+    story.settings = dataclasses.replace(story.settings, stop_grace=grace_s)
+    plans = [Plan(number, "line", number, lasts_s=5.0) for number in range(2)]
+    for plan in plans:
+        story.put(plan)
+    loop, first = story.world.loop, story.join(concurrency=2)
+    refused: list[float] = []
+
+    def refuse(connection: ConnectionContext, received: ReceivedRequest) -> ErrorResponse | None:
+        returning_at = min(first._returning_at.values(), default=None)
+        if received.request.api_key != TXN_OFFSET_COMMIT or connection.host != first.host.name:
+            return None
+        if returning_at is not None and story.world.now > returning_at + grace_s + 1.0:
+            return None
+        refused.append(story.world.now)
+        return ErrorResponse(received.request, received.version, LOADING)
+
+    monkeypatch.setattr(story, "on_request", refuse)
+    assert loop.run_until(lambda: all(plan.runs for plan in plans), 30)
+    second = story.join()
+    story.read_results()
+    assert loop.run_until(lambda: all(plan.end for plan in plans), 60)
+    assert loop.run_until(lambda: first.owned == second.owned == PARTITIONS_EACH, 30)
+    assert refused[-1] > min(first._returning_at.values()) + grace_s
+    assert [len(plan.runs) for plan in plans] == [1, 1]
+    assert not [record.getMessage() for record in caplog.records if "lost the partitions" in record.message]
+    assert not story.world.violations
