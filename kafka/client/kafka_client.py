@@ -38,7 +38,7 @@ from kafka.client.router import Coordinators, Router, ThrottleTimes
 from kafka.config import resolve
 from kafka.core.connection import ApiRanges, ByVersion
 from kafka.core.coordinator import FoundCoordinator, find_coordinator
-from kafka.core.dialogue import Dialogue, now, refresh_metadata
+from kafka.core.dialogue import Dialogue, now, on_lane, refresh_metadata
 from kafka.core.retry import Backoff, Rng
 from kafka.core.routing import AnyNode, Coordinator, NodeId, Target
 from kafka.errors import (
@@ -200,10 +200,11 @@ class KafkaClient:
             target, request, timeout_s, lane=lane, min_version=min_version, max_version=max_version
         )
 
-    def run(self, dialogue: Dialogue[T]) -> Future[T]:
-        """Drive a dialogue (``core/dialogue.py``); the future gets its result, or the error that it lets out."""
+    def run(self, dialogue: Dialogue[T], lane: str | None = None) -> Future[T]:
+        """Drive a dialogue (``core/dialogue.py``); the future gets its result, or the error that it lets out.
+        ``lane``: of its requests that do not name one (:meth:`request`)."""
         self.router.check_usable()
-        return self._driver.run(dialogue)
+        return self._driver.run(dialogue if lane is None else on_lane(lane, dialogue))
 
     @property
     def request_timeout_s(self) -> float:

@@ -16,7 +16,7 @@ A new step is a class here and an entry in each driver.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -103,6 +103,24 @@ def within(give_up_at: float, dialogue: Dialogue[T]) -> Dialogue[T]:
     A step's usual limit is ``request_timeout_ms``, and several of those are longer than what the caller allowed. Waits
     and futures are the dialogue's own affair: a dialogue that sleeps knows for how long.
     """
+
+    def limited(step: Send | RefreshMetadata) -> Step:
+        return step._replace(give_up_at=min(step.give_up_at, give_up_at))
+
+    return _changed(dialogue, limited)
+
+
+def on_lane(lane: str, dialogue: Dialogue[T]) -> Dialogue[T]:
+    """``dialogue``, with its requests on this lane, but those that name another."""
+
+    def moved(step: Send | RefreshMetadata) -> Step:
+        return step._replace(lane=lane) if isinstance(step, Send) and step.lane is None else step
+
+    return _changed(dialogue, moved)
+
+
+def _changed(dialogue: Dialogue[T], change: Callable[[Send | RefreshMetadata], Step]) -> Dialogue[T]:
+    """``dialogue``, with each of its requests changed."""
     value: Any = None
     error: Exception | None = None
     while True:
@@ -113,7 +131,7 @@ def within(give_up_at: float, dialogue: Dialogue[T]) -> Dialogue[T]:
             return result
         value = error = None
         try:
-            value = yield _limited(step, give_up_at)
+            value = yield _changed_step(step, change)
         except GeneratorExit:
             dialogue.close()
             raise
@@ -121,11 +139,11 @@ def within(give_up_at: float, dialogue: Dialogue[T]) -> Dialogue[T]:
             error = fault
 
 
-def _limited(step: Step, give_up_at: float) -> Step:
+def _changed_step(step: Step, change: Callable[[Send | RefreshMetadata], Step]) -> Step:
     if isinstance(step, (Send, RefreshMetadata)):
-        return step._replace(give_up_at=min(step.give_up_at, give_up_at))
+        return change(step)
     if isinstance(step, All):
-        return step._replace(steps=[_limited(each, give_up_at) for each in step.steps])
+        return step._replace(steps=[_changed_step(each, change) for each in step.steps])
     return step
 
 

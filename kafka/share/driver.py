@@ -23,6 +23,7 @@ is a span of offsets and not a count, so one slow job at the front stops its par
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
@@ -65,6 +66,8 @@ from kafka.structs import TopicPartition
 
 
 log = logging.getLogger(__name__)
+
+_numbers = itertools.count()
 
 LOST_LOG_S: Final = 60.0
 """Between two lines about lost locks: each broker of a cluster may be restarted within a minute."""
@@ -198,6 +201,8 @@ class ShareHeartbeats:
         self._membership = membership
         self._on_outcome = on_outcome
         self._timer: LoopTimer | None = None
+        self._lane = f"share-group-{next(_numbers)}"
+        """A broker answers the requests of a connection in turn, and holds a Produce until all replicas have it."""
 
     def beat(self) -> None:
         """Send what is due now, or wait until something is."""
@@ -210,7 +215,7 @@ class ShareHeartbeats:
             return
         future: Future[ShareGroupHeartbeatResponse]
         try:
-            future = self._client.request(Coordinator(self._membership.group_id), request)
+            future = self._client.request(Coordinator(self._membership.group_id), request, lane=self._lane)
         except KafkaError as error:  # the client is closed
             future = Future[ShareGroupHeartbeatResponse]().failure(error)
         future.add_callback(self._answered)
@@ -221,6 +226,11 @@ class ShareHeartbeats:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def close(self) -> None:
+        """Send nothing more; what is in flight fails."""
+        self.stop()
+        self._client.close_lane(self._lane)
 
     def _answered(self, response: Any) -> None:
         self._settle(self._membership.on_response(response, self._client.loop.time()))
@@ -603,10 +613,10 @@ class ShareConsumerDriver:
         links, self._sessions = self._sessions, {}
         for leader in links.values():
             leader.abandon()  # the last one leaves the group
-        self._heartbeats.stop()
         if not self._closing.is_done:
             self._leaders.close()
             self._closing.success(None)
+        self._heartbeats.close()
 
 
 _HINTS: Final[Mapping[type[KafkaError], str]] = {

@@ -112,6 +112,17 @@ def test_many_steps_throw_the_first_error_or_list_it(world: World, client: Kafka
     assert response.brokers and isinstance(error, UnknownBrokerIdError)
 
 
+def test_on_a_lane_all_requests_of_a_dialogue_go_but_those_that_name_one(world: World, client: KafkaClient) -> None:
+    def dialogue() -> Dialogue[None]:
+        yield from send(AnyNode(), NONE)
+        yield All([Send(1, NONE), Send(1, NONE, lane="own")])
+
+    before = {connection.lane for connection in client.connections()}
+    world.wait(client.run(dialogue(), "background"))
+    assert before == {None}
+    assert {connection.lane for connection in client.connections()} == {None, "background", "own"}
+
+
 def test_what_is_no_step_is_the_dialogues_error(world: World, client: KafkaClient) -> None:
     def dialogue() -> Any:
         yield "not a step"

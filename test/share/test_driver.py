@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from kafka.broker.share.states import AckBatch
+from kafka.core.routing import Leader
 from kafka.errors import (
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
@@ -20,9 +21,11 @@ from kafka.errors import (
     TopicAuthorizationFailedError,
     UnsupportedVersionError,
 )
+from kafka.protocol.fetch import FetchRequest
 from kafka.protocol.share import ShareFetchRequest, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from kafka.share import AcknowledgeType
 from kafka.share.driver import LEADER_SEARCH_S
+from kafka.structs import TopicPartition
 from test.share.support import SHARE_RANGES, Leaders, Machine, Taker
 
 MakeLeaders = Callable[[int], Leaders]
@@ -207,6 +210,21 @@ def test_a_member_knows_when_the_brokers_last_answered(leaders: MakeLeaders) -> 
         one.run(1)
         assert one.consumer.answered_at is not None
         assert one.loop.time() - one.consumer.answered_at < one.consumer.heartbeat_interval_s + 1
+
+
+def test_heartbeats_do_not_wait_behind_what_the_broker_holds(machine: Machine) -> None:
+    """As a Produce with ``acks="all"`` is held while a replica lags, here a Fetch is."""
+    client = machine.client()
+    consumer = Taker().consumer(client, "t")
+    machine.wait(lambda: consumer.has_joined)
+    place = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    topic = FetchRequest.FetchTopic(topic="t", partitions=[place])
+    fetch = FetchRequest(max_wait_ms=25_000, min_bytes=1, topics=[topic])
+    held = client.request(Leader(TopicPartition("t", 0)), fetch, max_version=12)
+    for _ in range(20):
+        machine.run(1)
+        assert machine.loop.time() - consumer.answered_at < consumer.heartbeat_interval_s + 1
+    assert not held.is_done
 
 
 def test_a_broker_that_is_gone_shows_as_an_answer_that_ages(leaders: MakeLeaders) -> None:

@@ -24,6 +24,10 @@ RETRY_MAX_S = 0.4
 """Between two looks at the metadata while a partition has no leader. With the clients' own second, jobs waited for most
 of one after the new leader was there."""
 
+BACKGROUND = "background"
+"""The lane of what no job waits for. A broker answers the requests of a connection one after another, and keeps some of
+these for seconds when a broker is lost: an owner's transaction or a commit behind them would wait as long."""
+
 
 def connect(settings: Settings, loop: Any) -> KafkaClient:
     """A client on ``loop`` that is connected to a broker. Blocks, driving the loop.

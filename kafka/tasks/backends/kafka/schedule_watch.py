@@ -12,6 +12,7 @@ from typing import Any, Final
 from kafka import admin
 from kafka.client import KafkaClient
 from kafka.errors import KafkaError
+from kafka.tasks.backends.kafka.connection import BACKGROUND
 from kafka.tasks.backends.kafka.timed_resident import TimedResident
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class ScheduleWatch(TimedResident):
 
     def _look(self) -> None:
         limits: dict[str, Any] = {"backoff": self._client.retry_backoff, "timeout_s": TIMEOUT_S}
-        described = self._client.run(admin.dialogues.describe_groups([self._group], **limits))
+        described = self._client.run(admin.dialogues.describe_groups([self._group], **limits), BACKGROUND)
         described.add_callback(self._on_groups).add_errback(self._on_failure)
 
     def _on_groups(self, groups: dict[str, Any]) -> None:

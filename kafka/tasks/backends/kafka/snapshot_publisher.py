@@ -14,7 +14,7 @@ from kafka.client import KafkaClient
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from kafka.producer import KafkaProducer
 from kafka.tasks.backends.kafka.admin import find_topics, new_topics
-from kafka.tasks.backends.kafka.connection import last_connect_error, producer_configs
+from kafka.tasks.backends.kafka.connection import BACKGROUND, last_connect_error, producer_configs
 from kafka.tasks.format.topics import TopicPlan, missing_topic_error
 from kafka.tasks.settings import Settings
 
@@ -65,7 +65,8 @@ class KafkaSnapshotPublisher:
         self._is_busy = True
         try:
             if self._producer is None:
-                self._client.run(self._create_topic()).add_callback(self._prepared).add_errback(self._refused)
+                made = self._client.run(self._create_topic(), BACKGROUND)
+                made.add_callback(self._prepared).add_errback(self._refused)
                 return
             (worker_id, text), self._next = self._next, None
             sent = self._producer.send(self._plan.name, text, worker_id.encode(), partition=0)

@@ -15,7 +15,7 @@ from kafka.tasks.backends.base import BacklogCallback, DeclaredJobs, ScheduleMem
 from kafka.tasks.backends.kafka.admin import Administration, ensure_app_topics
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.cancelled import CancelledReader
-from kafka.tasks.backends.kafka.connection import connect, last_connect_error
+from kafka.tasks.backends.kafka.connection import BACKGROUND, connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.delivery_choice import (
     DeliveryKind,
@@ -108,7 +108,8 @@ def open_worker_backend(
                     {topic: groups[topic] for topic in topics},
                     backoff=client.retry_backoff,
                     timeout_s=settings.request_timeout,
-                )
+                ),
+                BACKGROUND,
             )
             future.add_callback(lambda offsets: found(with_records(offsets)))
 
@@ -130,7 +131,7 @@ def open_worker_backend(
         of_results = topics[names.results].partitions
 
         def backlogs(done: BacklogCallback) -> None:
-            client.run(measure_backlogs(client, names, queues, settings.request_timeout)).add_both(done)
+            client.run(measure_backlogs(client, names, queues, settings.request_timeout), BACKGROUND).add_both(done)
 
         def open_delivery(events: DeliveryEvents) -> JobDelivery:
             opens: list[Callable[[DeliveryEvents], JobDelivery]] = []

@@ -38,6 +38,7 @@ from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafka.tasks.backends.kafka.admin import why_no_share_groups
+from kafka.tasks.backends.kafka.connection import BACKGROUND
 from kafka.tasks.backends.kafka.loop_task import LoopTask, sleep, within
 from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, committed_offsets, explain, fence
 from kafka.tasks.delivery.base import (
@@ -331,7 +332,7 @@ class GroupDelivery:
         if owned and not self._is_asking:
             self._is_asking = True
             starts = log_starts(self.client, list(owned))
-            self.client.run(starts).add_both(partial(self._drop_deleted, owned))
+            self.client.run(starts, BACKGROUND).add_both(partial(self._drop_deleted, owned))
 
     def _drop_deleted(self, owned: Mapping[TopicPartition, OwnedPartition], starts: Any) -> None:
         self._is_asking = False

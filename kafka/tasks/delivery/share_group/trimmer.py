@@ -25,6 +25,7 @@ from kafka.errors import Cancelled, KafkaError, TopicAuthorizationFailedError
 from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.connection import BACKGROUND
 from kafka.tasks.backends.kafka.timed_resident import TimedResident
 
 log = logging.getLogger(__name__)
@@ -72,7 +73,7 @@ class TopicTrimmer(TimedResident):
 
     def trim(self) -> Future[None]:
         """One round now; done when the broker has answered everything. Fails only when the client is closed."""
-        return self._client.run(self._trim())
+        return self._client.run(self._trim(), BACKGROUND)
 
     # -- rounds -------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from kafka.future import Future
 from kafka.net.loop import Loop
 from kafka.structs import TopicPartition
 from kafka.tasks import App
+from kafka.tasks.backends.kafka.connection import BACKGROUND
 from kafka.tasks.delivery.share_group import trimmer
 from kafka.tasks.delivery.share_group.trimmer import (
     DENIED_S,
@@ -87,7 +88,8 @@ class Cluster:
         client: Any = self
         self.trimmer = QueueTrimmer(client, {"jobs": [JOBS, OTHER_JOBS], "suspect": [SUSPECT]})
 
-    def run(self, dialogue: Generator[object, None, None]) -> Future[None]:
+    def run(self, dialogue: Generator[object, None, None], lane: str) -> Future[None]:
+        assert lane == BACKGROUND
         try:
             next(dialogue)
         except StopIteration as end:
@@ -291,7 +293,7 @@ def test_a_round_that_the_clients_end_cuts_off_is_silent_and_the_last(
     cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way = Future[None]()
-    monkeypatch.setattr(cluster, "run", lambda dialogue: under_way)
+    monkeypatch.setattr(cluster, "run", lambda dialogue, lane: under_way)
     cluster.trimmer.start()
     assert not cluster.loop.run_until(lambda: False, 2 * INTERVAL_S)
     cluster.trimmer.close()
