@@ -97,15 +97,17 @@ class SettlerContext(NamedTuple):
 
 
 class _Unsettled:
-    """An ending that is not settled. ``records``: all that are to be written with it."""
+    """An ending that is not settled. ``records``: all that are to be written with it; ``copied``: those that have a
+    late copy among them, which is there also when the transaction is made again."""
 
-    __slots__ = ("done", "ending", "is_shortened", "partition", "records")
+    __slots__ = ("copied", "done", "ending", "is_shortened", "partition", "records")
 
     def __init__(self, ending: Ending, partition: OwnedPartition, done: FinishCallback) -> None:
         self.ending = ending
         self.partition = partition
         self.done = done
         self.records: list[OutgoingRecord] = [*ending.records, *ending.after]
+        self.copied: list[OutgoingRecord] = []
         self.is_shortened = ending.is_shortened
 
 
@@ -393,7 +395,8 @@ class Settler:
                             self._retry_later(each, step)
                     elif step is not None:
                         _replace(each, record, step)
-                elif isinstance(step, Ending):
+                elif isinstance(step, Ending) and record not in each.copied:
+                    each.copied.append(record)
                     each.is_shortened = step.is_shortened
                     each.records += step.records
                     more.setdefault(each, []).extend(step.records)
