@@ -521,6 +521,7 @@ class Fetcher:
             position.distrust(listing.leader_epoch)
         if action is FetchErrorAction.RAISE:
             position.set_error(error)
+            self._back_off(position, now)
             return True
         if action is FetchErrorAction.MOVED:
             self._stale.add(position.partition.topic)

@@ -259,7 +259,12 @@ def test_an_error_that_will_not_go_away_is_the_readers() -> None:
     rig = Rig(A)
     rig.seek_all()
     assert rig.answer(rig.fetch(), p0=AUTHORIZATION)
-    assert isinstance(rig.fetcher.positions[A].error, TopicAuthorizationFailedError)
+    position = rig.fetcher.positions[A]
+    assert isinstance(position.error, TopicAuthorizationFailedError)
+    position.set_error(None)  # it has been read
+    assert not rig.fetches(), "who goes on all the same asks the broker again after a while"
+    rig.now += 0.1
+    assert rig.asked(rig.fetch()) == {0: 0}
 
 
 def test_a_broker_that_cannot_be_understood_is_reported_once_and_tried_again() -> None:
