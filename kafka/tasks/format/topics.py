@@ -37,7 +37,7 @@ _OWN = frozenset({"cancelled", "results", "commands", "control", "schedule", "wo
 DEAD_SUFFIX = ".dead"
 """Of the topic of a queue's dead jobs."""
 
-_SUFFIXES = frozenset({"due", "suspect", "dead", "late"})
+_SUFFIXES = frozenset({"due", "suspect", "dead", "late", "group"})
 
 DEFAULT_REPLICATION: Final = -1
 """As a replication factor: the broker's ``default.replication.factor``."""
@@ -58,7 +58,7 @@ def check_queue(queue: str) -> str:
     check_name("a queue", queue)
     first, last = queue.split(".", 1)[0], queue.rsplit(".", 1)[-1]
     if first in _OWN or ("." in queue and last in _SUFFIXES):
-        raise IllegalArgumentError(f"invalid queue name {queue!r}: the app uses a topic of that name itself")
+        raise IllegalArgumentError(f"invalid queue name {queue!r}: the app uses a topic or group of that name itself")
     return queue
 
 

@@ -138,10 +138,10 @@ def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "queue", ["results", "commands", "schedule", "workers", "mail.dead", "mail.suspect", "mail.due", "results.late"]
+    "queue", ["results", "commands", "schedule", "workers", "mail.dead", "mail.suspect", "mail.due", "results.late", "mail.group"]
 )
 def test_a_queue_cannot_have_the_name_of_an_apps_own_topic(queue: str) -> None:
-    with pytest.raises(IllegalArgumentError, match="uses a topic of that name"):
+    with pytest.raises(IllegalArgumentError, match="uses a topic or group of that name"):
         check_queue(queue)
 
 
