@@ -56,7 +56,7 @@ from kafka.tasks.delivery.base import (
 )
 from kafka.tasks.delivery.consumer_group.assignor import QueueAssignor
 from kafka.tasks.delivery.consumer_group.owned_partition import OwnedPartition
-from kafka.tasks.delivery.consumer_group.settling import Settler, SettlerContext
+from kafka.tasks.delivery.consumer_group.settling import CLOSE_S, Settler, SettlerContext
 from kafka.tasks.errors import counted
 from kafka.tasks.format.job_id import BrokerTimeEstimate
 from kafka.tasks.format.offset_metadata import PartitionMarks, decode
@@ -152,10 +152,11 @@ class GroupDelivery:
         self._loop: Any = client.loop
         self._publisher = publisher
         self._context = SettlerContext(
-            client, names, settings, clock, events, self.limited_log, self.serve_soon
+            client, names, settings, clock, events, self.limited_log, self.serve_soon, self.on_task_end
         )
         self._by_generation = by_generation
-        self._settlers: dict[TopicPartition | None, Settler] = {}
+        self._settlers: dict[TopicPartition | str, Settler] = {}
+        self._queues = {source.topic: source.queue for source in sources}
         self._requested: dict[JobSource, int] = {}
         self._turn = 0
         self._is_due = False
@@ -358,12 +359,12 @@ class GroupDelivery:
     # -- for its members ----------------------------------------------------------------------------------------------
 
     def settler_of(self, place: TopicPartition) -> Settler:
-        """Who settles the jobs of this partition: one for all, where commits of former members are refused; else one
-        for each partition."""
-        key = None if self._by_generation else place
+        """Who settles the jobs of this partition: one for each group, where commits of former members are refused (what
+        keeps one group from committing keeps no other); else one for each partition."""
+        key = self._queues[place.topic] if self._by_generation else place
         settler = self._settlers.get(key)
         if settler is None:
-            name = uuid.uuid4().hex if key is None else f"{place.topic}.{place.partition}"
+            name = uuid.uuid4().hex if self._by_generation else f"{place.topic}.{place.partition}"
             settler = self._settlers[key] = Settler(self._context, f"{self.names.app}.worker.{name}")
         return settler
 
@@ -382,6 +383,14 @@ class GroupDelivery:
         """The partition can be handed out from."""
         self.settler_of(owned.place).own(owned, member)
         self.serve_soon()
+
+    def on_task_end(self, error: BaseException | None) -> None:
+        """A coroutine of a member or a settler is over. What none of them expects ends the worker."""
+        if error is not None:
+            if not isinstance(error, KafkaError):
+                log.error("a fault of this program", exc_info=error)
+                error = KafkaError(f"a fault of this program: {error!r}")
+            self.events.failed(error)
 
     def on_lost(self, lost: Sequence[OwnedPartition], reason: str) -> None:
         """These are other workers'."""
@@ -459,7 +468,9 @@ class Member:
             self._is_leaving = True
             self.consumer.close_async(autocommit=False, timeout_s=LEAVE_S).chain(left)
 
-        self.on_partitions_revoked(set(self._owned)).add_both(leave)
+        given_up: Future[None] = Future()
+        given_up.add_both(leave)
+        self._run(self._give_up(self.owned(), given_up, 0.0))
         return left
 
     # -- what the consumer says ---------------------------------------------------------------------------------------
@@ -513,7 +524,7 @@ class Member:
         last commit is made."""
         given_up: Future[None] = Future()
         owned = [each for place in revoked if (each := self._owned.get(place)) is not None]
-        self._run(self._give_up(owned, given_up))
+        self._run(self._give_up(owned, given_up, min(self._delivery.settings.stop_grace, REBALANCE_S / 2)))
         return given_up
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
@@ -534,11 +545,7 @@ class Member:
             (self.consumer.pause if is_paused else self.consumer.resume)(place)
 
     def _run(self, coroutine: Any) -> None:
-        def on_end(error: BaseException | None) -> None:
-            if error is not None:
-                log.error("a fault of this program", exc_info=error)
-
-        LoopTask(coroutine, on_end)
+        LoopTask(coroutine, self._delivery.on_task_end)
 
     async def _take_over(self, fresh: list[OwnedPartition]) -> None:
         delivery, failures = self._delivery, 0
@@ -572,6 +579,13 @@ class Member:
                     explain(error, delivery.names),
                 )
             await sleep(self._loop, min(BACKOFF_S * 2**failures, BACKOFF_MAX_S))
+        if any(offset > 0 for offset in starts.values()):
+            delivery.limited_log.warning(
+                ("anew", self._queue),
+                "group %s has no committed offsets for %s: jobs that are still there run, also those that have ended",
+                self._group,
+                counted(len(missing), "partition"),
+            )
         for owned in fresh:
             place = owned.place
             if self._owned.get(place) is not owned or owned.is_returning or self._is_leaving:
@@ -590,6 +604,8 @@ class Member:
                     )
             self.consumer.seek(place, offset)
             self._begin(owned, offset, marks)
+            if what.offset < 0:
+                delivery.settler_of(place).mark(owned)  # so that others see that the group reads the queue
 
     def _begin(self, owned: OwnedPartition, offset: int, marks: PartitionMarks) -> None:
         owned.begin(offset, marks)
@@ -652,23 +668,27 @@ class Member:
         starts = await client.run(log_starts(client, places))
         return {place: starts[place].offset for place in places}
 
-    async def _give_up(self, owned: list[OwnedPartition], given_up: Future[None]) -> None:
+    async def _give_up(self, owned: list[OwnedPartition], given_up: Future[None], grace_s: float) -> None:
         delivery = self._delivery
         try:
             held = [lease for each in owned for lease in each.begin_returning()]
             if held:
                 delivery.events.returning(held)
+            settlers = {delivery.settler_of(each.place) for each in owned}
+            for settler in settlers:
+                settler.retry()
             idle = [Future[None]() for _ in owned]
             for each, future in zip(owned, idle, strict=True):
                 each.call_when_idle(partial(future.success, None))
-            give_up_at = self._loop.time() + min(delivery.settings.stop_grace, REBALANCE_S / 2)
+            give_up_at = self._loop.time() + grace_s
             for future in idle:
                 await within(self._loop, future, max(0.0, give_up_at - self._loop.time()))
             for each in owned:
                 late = each.running()
                 if late:
                     delivery.events.lost(late, f"{each} was revoked, and they did not end in time")
-            for future in [delivery.settler_of(each.place).give_up(each) for each in owned]:
+            left_s = max(0.0, give_up_at - self._loop.time()) + CLOSE_S
+            for future in [delivery.settler_of(each.place).give_up(each, left_s) for each in owned]:
                 await future
             for each in owned:
                 if self._owned.get(each.place) is each:

@@ -83,6 +83,7 @@ class OwnedPartition:
     def begin_ending(self, lease: JobLease) -> None:
         """The job has run; how is to be settled."""
         self._ending.add(lease.offset)
+        self._look_if_idle()
 
     def running(self) -> list[JobLease]:
         """What is held and has not run to its end."""
@@ -97,7 +98,7 @@ class OwnedPartition:
         return leases
 
     def call_when_idle(self, action: Callable[[], object]) -> None:
-        """``action`` is called once when nothing is held; at once if that is so now."""
+        """``action`` is called once when nothing is running; at once if that is so now."""
         self._on_idle = action
         self._look_if_idle()
 
@@ -177,7 +178,7 @@ class OwnedPartition:
         self._look_if_idle()
 
     def _look_if_idle(self) -> None:
-        if not self.leases and self._on_idle is not None:
+        if len(self.leases) == len(self._ending) and self._on_idle is not None:
             action, self._on_idle = self._on_idle, None
             action()
 

@@ -70,7 +70,7 @@ _OF_TRANSACTION: Final = (
 )
 """Errors of a record that say nothing about it: its transaction cannot go on."""
 CLOSE_S: Final = 5.0
-"""So long at most the last rounds of a partition are waited for when it is given up."""
+"""The last rounds of a partition that is given up are waited for so long after its grace period."""
 
 
 class OffsetCommitter(Protocol):
@@ -84,8 +84,8 @@ class OffsetCommitter(Protocol):
 
 
 class SettlerContext(NamedTuple):
-    """What the settlers of a worker share. ``now_ms``: the broker's time; ``on_settled``: there may be more to hand
-    out; ``limited_log``: one line of each kind a minute."""
+    """What the settlers of a worker share. ``limited_log``: one line of each kind a minute; ``on_settled``: there may
+    be more to hand out; ``on_task_end``: a settler is over, with the error that it did not expect."""
 
     client: KafkaClient
     names: TopicNames
@@ -94,6 +94,7 @@ class SettlerContext(NamedTuple):
     events: DeliveryEvents
     limited_log: LimitedLog
     on_settled: Callable[[], object]
+    on_task_end: Callable[[BaseException | None], object]
 
 
 class _Unsettled:
@@ -130,7 +131,7 @@ class Settler:
         self._is_closed = False
         self._members: dict[OwnedPartition, OffsetCommitter] = {}
         self._wake: Future[None] | None = None
-        self._task = LoopTask(self._run(), self._on_end)
+        self._task = LoopTask(self._run(), context.on_task_end)
 
     # -- what there is to settle --------------------------------------------------------------------------------------
 
@@ -149,16 +150,16 @@ class Settler:
             self._changed.add(partition)
             self._notify()
 
-    def give_up(self, partition: OwnedPartition) -> Future[None]:
+    def give_up(self, partition: OwnedPartition, timeout_s: float) -> Future[None]:
         """Settle the last of the partition, and that no job of it is running; done when it is committed or the
-        partition is lost, and after CLOSE_S."""
+        partition is lost, and after ``timeout_s``."""
         future: Future[None] = self._given_up.setdefault(partition, Future())
         if partition.progress is None or partition not in self._members:
             self._let_go(partition)
         else:
-            self._loop.call_later(CLOSE_S, self._let_go, partition)
+            self._loop.call_later(timeout_s, self._let_go, partition)
             self._changed.add(partition)
-            self.retry()
+            self._notify()
         return future
 
     def lose(self, partition: OwnedPartition) -> None:
@@ -467,12 +468,6 @@ class Settler:
             text = explain(error, self._context.names)
             self._context.limited_log.warning(
                 type(error).__name__, "jobs that have ended are not settled yet, trying again: %s", text
-            )
-
-    def _on_end(self, error: BaseException | None) -> None:
-        if error is not None:
-            self._context.events.failed(
-                error if isinstance(error, KafkaError) else KafkaError(f"a fault of this program: {error!r}")
             )
 
 

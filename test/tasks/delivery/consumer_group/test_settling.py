@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from kafka.errors import KafkaError
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaConfigurationError, KafkaError
+from kafka.structs import TopicPartition
 from kafka.tasks import READY, JobFailed, JobHandle, run_worker
 from kafka.tasks.format.records import decode
 from kafka.testing import EmbeddedBroker
 from test.conformance.test_tasks import Bench
-from test.support.waiting import WITHIN_S
+from test.support.waiting import WITHIN_S, until
 
 JOBS = 40
 
@@ -156,3 +158,41 @@ def test_who_may_not_be_a_member_ends_with_one_line(broker: EmbeddedBroker, benc
     broker.faults.answer("JoinGroup", "GROUP_AUTHORIZATION_FAILED", first=20)
     with pytest.raises(KafkaError, match=r"member of group shop\.default\.group: .* --operation Read --group shop\. "):
         run_worker(bench.app, (), "inline", schedule=False)
+
+
+def test_a_group_that_cannot_commit_keeps_no_other_queue_of_its_worker(broker: EmbeddedBroker, bench: Bench) -> None:
+    @bench.app.task(queue="one")
+    def first(n: int) -> int:
+        return n
+
+    @bench.app.task(queue="other")
+    def second(n: int) -> int:
+        return n
+
+    bench.work()
+    assert [first.delay(0).result(WITHIN_S), second.delay(0).result(WITHIN_S)] == [0, 0]
+    refused = broker.faults.answer("TxnOffsetCommit", "REBALANCE_IN_PROGRESS", topic="shop.one")
+    waiting = first.delay(1)
+    until(lambda: refused.hits)
+    assert [second.delay(n).result(WITHIN_S) for n in range(4)] == list(range(4))
+    assert not waiting.wait(0)
+    refused.remove()
+    assert waiting.result(WITHIN_S) == 1
+
+
+def test_a_queue_without_an_ended_job_is_known_to_be_read_by_a_group(bench: Bench) -> None:
+    """Or a worker that chooses anew would run the same jobs by another delivery."""
+
+    @bench.app.task
+    def step(n: int) -> int:
+        return n
+
+    bench.work()
+    group, place = bench.app.names.group("default"), TopicPartition(bench.app.names.queue("default"), 0)
+    with KafkaAdminClient(bootstrap_servers=bench.bootstrap) as admin:
+        until(lambda: place in admin.list_consumer_group_offsets(group))
+    other = bench.another(delivery="share")
+    other.tasks.update(bench.app.tasks)
+    with pytest.raises(KafkaConfigurationError, match="migrate"):
+        run_worker(other, (), "inline", schedule=False)
+    assert step.delay(1).result(WITHIN_S) == 1
