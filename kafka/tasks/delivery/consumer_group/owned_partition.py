@@ -163,7 +163,7 @@ class OwnedPartition:
         if self.is_lost:
             return
         assert self.progress is not None
-        self.progress.settled(settlement)
+        self.progress.settled(settlement, now_ms)
         self.committed = settlement.offset
         for ending in endings:
             if ending.stays is None:

@@ -7,8 +7,9 @@
     fetched --> waiting for its key --> ready --> marked as started --> handed out --> ended --+--> completed
                                                                                        (held: it is to run again)
 
-*Keys*: of the jobs of one key only the first is ever ready; the next one follows when that has ended. Jobs without a
-key do not wait for each other.
+*Keys*: of the jobs of one key only the first is ever ready; the next one follows when that has ended, in an ordered queue
+when that is committed: an owner that was fenced starts no more jobs of the key, and a job runs again before the next one
+has begun. Jobs without a key do not wait for each other.
 
 *Marks*: before a job is handed out it must be committed that it may have been started
 (:class:`~kafka.tasks.format.offset_metadata.PartitionMarks`), or the next owner could not know what this worker died
@@ -140,6 +141,7 @@ class PartitionProgress:
         is_suspects: bool = False,
     ) -> None:
         self._has_own_marks = is_ordered or is_suspects
+        self._frees_keys_late = is_ordered
         self._is_suspects = is_suspects
         self._completed = CompletedOffsets(offset, marks.completed)
         self._ended_before = deque(marks.completed)  # what of it the fetched records have not come to
@@ -384,8 +386,9 @@ class PartitionProgress:
 
     def end(self, offset: int, now_ms: int) -> None:
         """The job has ended for good, or goes on elsewhere; it is done when that is settled. The next one of its key is
-        ready."""
-        self._free_key(self._records[offset].key, now_ms)
+        ready, but in an ordered queue."""
+        if not self._frees_keys_late:
+            self._free_key(self._records[offset].key, now_ms)
 
     def _free_key(self, key: bytes | None, now_ms: int) -> None:
         if key is not None:
@@ -426,12 +429,14 @@ class PartitionProgress:
         metadata = encode(after.position, marks)
         return Settlement(after.position, metadata, completed, held, started_below, started, not writer)
 
-    def settled(self, settlement: Settlement) -> None:
+    def settled(self, settlement: Settlement, now_ms: int) -> None:
         """It is committed. Held jobs wait for :meth:`release`."""
         for offset in settlement.completed:
             self._completed.add(offset, offset)
             self._room_kept -= self._room_of(offset)
-            del self._records[offset]
+            record = self._records.pop(offset)
+            if self._frees_keys_late:
+                self._free_key(record.key, now_ms)
             self._out.discard(offset)
             self._started.discard(offset)
             self._jobs.pop(offset, None)
