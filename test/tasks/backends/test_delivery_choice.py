@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafka import admin
+from kafka.admin import SharePartitionOffset
 from kafka.client import ApiRanges
-from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConfigurationError, NotCoordinatorError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks import App
 from kafka.tasks.backends.kafka.admin import why_no_share_groups
-from kafka.tasks.backends.kafka.delivery_choice import (
-    DeliveryKind,
-    check_not_migrated,
-    choose,
-    choose_deliveries,
-)
+from kafka.tasks.backends.kafka.delivery_choice import choose, choose_deliveries
+from kafka.tasks.backends.kafka.in_use import DeliveryKind, check_not_migrated
 from kafka.tasks.delivery.consumer_group.delivery import GROUP_SETTINGS
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import read_settings
@@ -95,22 +95,42 @@ def test_a_broker_without_transactions_is_too_old_for_workers() -> None:
         choose_deliveries(client, nobody, TopicNames("shop"), "auto", ["mail"], ())
 
 
-def test_a_queue_that_was_migrated_while_a_worker_of_share_groups_started_is_an_error() -> None:
+def test_a_queue_that_was_migrated_while_a_worker_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    client: Any = SimpleNamespace(api_ranges=lambda: ApiRanges(SHARE_APIS, {"share.version": (1, 1)}, "4.3"))
     place, at = TopicPartition("shop.mail", 0), OffsetAndMetadata(7, "", -1)
 
-    class Admin:
-        found = {"shop.mail.group": {place: at}, "shop.low.group": {}}
+    def list_group_offsets(groups: dict[str, None], **_: Any) -> Any:
+        yield
+        return {group: {place: at} if group == "shop.mail.group" else {} for group in groups}
 
-        def group_offsets(self, groups: list[str]) -> Any:
-            return {group: self.found[group] for group in groups}
+    def share_group_offsets(groups: Any, **_: Any) -> Any:
+        yield
+        return {group: answers[group] for group in groups}
 
-        def existing(self, topics: list[str]) -> Any:
-            return {}
+    def describe_topics(names: list[str], **_: Any) -> Any:
+        yield
+        return [{"name": name, "error_code": 0, "partitions": [{"replica_nodes": [1]}]} for name in names]
 
-    administration: Any = Admin()
-    check_not_migrated(administration, TopicNames("shop"), ["low"])
-    with pytest.raises(KafkaConfigurationError, match="shop.mail are delivered by a consumer group by now"):
-        check_not_migrated(administration, TopicNames("shop"), ["low", "mail"])
+    for each in (list_group_offsets, share_group_offsets, describe_topics):
+        monkeypatch.setattr(admin.dialogues, each.__name__, each)
+    error = NotCoordinatorError()
+    answers: dict[str, Any] = {
+        "shop.low": {TopicPartition("shop.low", 0): SharePartitionOffset(3, 0)},
+        "shop.new": {TopicPartition("shop.new", 0): SharePartitionOffset(-1, -1)},
+        "shop.lost": error,
+    }
+
+    def check(queues: list[str], kind: DeliveryKind) -> None:
+        deque(check_not_migrated(client, TopicNames("shop"), queues, kind), maxlen=0)
+
+    check(["low", "new", "lost"], SHARE)
+    check(["mail", "new"], GROUP)
+    with pytest.raises(KafkaConfigurationError, match="shop.mail are delivered by a consumer group by now: queue mig"):
+        check(["low", "mail"], SHARE)
+    with pytest.raises(KafkaConfigurationError, match="shop.low are delivered by share groups by now: queue migrate"):
+        check(["mail", "low"], GROUP)
+    with pytest.raises(NotCoordinatorError):  # a member must not begin anew where it is not known what has ended
+        check(["lost"], GROUP)
 
 
 def test_another_word_for_the_setting_is_refused() -> None:

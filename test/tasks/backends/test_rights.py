@@ -33,10 +33,12 @@ def administration(answer: Any) -> Administration:
     return Administration(client, wait, 1.0, "shop")
 
 
-@pytest.mark.parametrize("kind", [GroupAuthorizationFailedError, TopicAuthorizationFailedError])
-def test_an_error_about_a_right_names_it_and_the_command_that_grants_it(kind: type[KafkaError]) -> None:
-    text = "AlterConfigs on groups shop. is missing; .*--operation AlterConfigs --group shop. "
-    with pytest.raises(kind, match=text), needing("shop", "group", "AlterConfigs"):
+@pytest.mark.parametrize(
+    ("kind", "resource"), [(GroupAuthorizationFailedError, "group"), (TopicAuthorizationFailedError, "topic")]
+)
+def test_an_error_about_a_right_names_it_and_the_command_that_grants_it(kind: type[KafkaError], resource: str) -> None:
+    text = f"Read on {resource}s shop. is missing; .*--operation Read --{resource} shop. "
+    with pytest.raises(kind, match=text), needing("shop", "topic", "Read"), needing("shop", "group", "Read"):
         raise kind("shop.mail")
 
 

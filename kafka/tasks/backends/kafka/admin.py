@@ -28,7 +28,7 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.errors import UnknownQueue, did_you_mean
 from kafka.tasks.format.topics import (
@@ -236,15 +236,10 @@ class Administration:
             if error is not NoError:
                 raise error(f"group {group}, partition {place.topic}-{place.partition}")
 
-    def group_offsets(self, groups: Sequence[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """All that these consumer groups have committed."""
-        with needing(self._app, "group", "Read"):
-            found: dict[str, dict[TopicPartition, OffsetAndMetadata]] = self._wait(
-                admin.dialogues.list_group_offsets(
-                    dict.fromkeys(groups), backoff=self._backoff, timeout_s=self._timeout_s
-                )
-            )
-        return found
+    def run(self, dialogue: Callable[..., Any], *args: Any) -> Any:
+        """The result of ``dialogue(*args)`` with the limits of its requests, which reads groups and topics."""
+        with needing(self._app, "topic", "Write"), needing(self._app, "group", "Read"):
+            return self._wait(dialogue(*args, backoff=self._backoff, timeout_s=self._timeout_s))
 
     def _describe(self, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, dict[str, str]]:
         resources = [ConfigResource(kind, name) for name in names]

@@ -9,7 +9,7 @@ A consumer group says beside its committed offsets which jobs behind them have e
 offsets, too, and count until the owner of the partition has read on over them, which takes it some seconds.
 
 A queue is read by its consumer group if that has committed anything
-(:func:`kafka.tasks.backends.kafka.delivery_choice.find_in_use`). This is asked every few seconds: all consumer groups
+(:func:`kafka.tasks.backends.kafka.in_use.find_in_use`). This is asked every few seconds: all consumer groups
 are one request to their coordinator, and share groups are asked about the other queues only.
 """
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from enum import Enum
 from typing import Final
 
 from kafka.client import KafkaClient
@@ -16,10 +15,9 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     IncompatibleBrokerVersion,
     KafkaConfigurationError,
-    KafkaError,
 )
-from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.admin import Administration, why_no_share_groups
+from kafka.tasks.backends.kafka.in_use import DeliveryKind, find_in_use
 from kafka.tasks.delivery.consumer_group.delivery import GROUP_SETTINGS
 from kafka.tasks.format.topics import TopicNames
 
@@ -31,13 +29,6 @@ TXN_OFFSET_COMMIT: Final = 28
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 GENERATION_SINCE: Final = 3
 """The version of TxnOffsetCommit from which on a commit says of which generation it is (KIP-447)."""
-
-
-class DeliveryKind(Enum):
-    """How jobs are delivered."""
-
-    SHARE = "share"
-    GROUP = "group"
 
 
 _NAMES: Final = {DeliveryKind.SHARE: "a share group", DeliveryKind.GROUP: "a consumer group"}
@@ -63,7 +54,7 @@ def choose_deliveries(
             f"a worker needs Kafka 0.11 or later: the broker does not support {', '.join(lacking)}"
         )
     why_not = why_no_share_groups(ranges)
-    in_use = {} if why_not is not None else find_in_use(administration, names, queues)
+    in_use = {} if why_not is not None else administration.run(find_in_use, client, names, queues)
     chosen: dict[str, DeliveryKind] = {}
     for queue in queues:
         kind, why = choose(names.queue(queue), setting, queue in ordered, why_not, in_use.get(queue))
@@ -101,35 +92,6 @@ def choose(
             f"the queue's workers and run python -m kafka queue migrate {topic} --to {kind.value}"
         )
     return kind, why
-
-
-def find_in_use(
-    administration: Administration, names: TopicNames, queues: Sequence[str]
-) -> dict[str, DeliveryKind]:
-    """The way of each queue that has been read: by what its groups have committed. Of brokers with share groups."""
-    groups = {names.group(queue): queue for queue in queues}
-    offsets = administration.group_offsets(list(groups))
-    in_use = {groups[group]: DeliveryKind.GROUP for group, committed in offsets.items() if committed}
-    topics = {names.queue(queue): queue for queue in queues if queue not in in_use}
-    sizes = administration.existing(list(topics))
-    places = {
-        topic: [TopicPartition(topic, number) for number in range(size.partitions)] for topic, size in sizes.items()
-    }
-    for topic, missing in (administration.partitions_without_start(places) if places else {}).items():
-        if not isinstance(missing, KafkaError) and len(missing) < sizes[topic].partitions:
-            in_use[topics[topic]] = DeliveryKind.SHARE
-    return in_use
-
-
-def check_not_migrated(administration: Administration, names: TopicNames, shared: Sequence[str]) -> None:
-    """KafkaConfigurationError when one of these queues, which were to be read by share groups, was migrated since: what
-    is set of its share groups by now makes them new ones, which would read all of the topics."""
-    for queue, kind in find_in_use(administration, names, shared).items():
-        if kind is DeliveryKind.GROUP:
-            raise KafkaConfigurationError(
-                f"the jobs of {names.queue(queue)} are delivered by a consumer group by now: queue migrate has ended "
-                "since this worker began to start; start it again"
-            )
 
 
 def fences_by_generation(client: KafkaClient) -> bool:

@@ -15,7 +15,7 @@ offset is done: then that offset says all there is to say, and is committed for 
 that a broker tells is the one before the last acknowledgement, so that a record is taken and released to learn of the
 present one. Of suspects the deliveries count as crashes, so that all of them are written anew. A record that is written
 and not accepted when this is killed is there twice, as with a worker. Then the share groups are deleted; the consumer
-group counts from its first commit on (:func:`kafka.tasks.backends.kafka.delivery_choice.find_in_use`).
+group counts from its first commit on (:func:`kafka.tasks.backends.kafka.in_use.find_in_use`).
 
 A worker that comes meanwhile is noticed: before each commit the groups are looked at again, and one that has members is
 not deleted. One that has chosen the former way and joins behind the end notices that itself: a member of a consumer
@@ -53,7 +53,7 @@ from kafka.tasks.backends.base import QueueMigration
 from kafka.tasks.backends.kafka.admin import Administration, check_queue_topic, why_no_share_groups
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs, servers_of
-from kafka.tasks.backends.kafka.delivery_choice import DeliveryKind, find_in_use
+from kafka.tasks.backends.kafka.in_use import DeliveryKind, find_in_use
 from kafka.tasks.backends.kafka.loop_task import LoopTask
 from kafka.tasks.backends.kafka.partition_reader import READ_CONFIGS, read_to
 from kafka.tasks.backends.kafka.transactions import MISSING, explain, fence
@@ -129,7 +129,8 @@ class _Migration:
             if to is DeliveryKind.SHARE:
                 raise IncompatibleBrokerVersion(f"{self._topic} cannot be delivered by share groups: {why_not}")
             return QueueMigration(to.value)  # there is no other way
-        found = find_in_use(self._administration, self._names, [self._queue]).get(self._queue)
+        in_use = self._ask(find_in_use(self._io.client, self._names, [self._queue], **self._limits))
+        found = in_use.get(self._queue)
         if found is None or found is to:
             if found is DeliveryKind.GROUP:
                 self._delete_share_groups()  # of a migration that was killed; with members they stay

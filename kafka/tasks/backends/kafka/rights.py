@@ -10,6 +10,7 @@ from typing import Final
 
 from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 
+_ERRORS: Final = {"group": GroupAuthorizationFailedError, "topic": TopicAuthorizationFailedError}
 COMMAND: Final = "kafka-acls.sh --add --allow-principal User:WORKER"
 
 
@@ -22,10 +23,11 @@ def how_to_grant(app: str, resource: str, *operations: str) -> str:
 
 @contextmanager
 def needing(app: str, resource: str, operation: str) -> Iterator[None]:
-    """An error that says that a right is missing names this one, and how to grant it."""
+    """An error that says that a right to a ``resource``, ``group`` or ``topic``, is missing names this one, and how to
+    grant it."""
     try:
         yield
-    except (GroupAuthorizationFailedError, TopicAuthorizationFailedError) as error:
+    except _ERRORS[resource] as error:
         raise type(error)(
             f"not authorized: {operation} on {resource}s {app}. is missing; {how_to_grant(app, resource, operation)}"
         ) from error

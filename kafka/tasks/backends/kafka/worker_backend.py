@@ -18,12 +18,11 @@ from kafka.tasks.backends.kafka.cancelled import CancelledReader
 from kafka.tasks.backends.kafka.connection import BACKGROUND, connect, last_connect_error
 from kafka.tasks.backends.kafka.control import ControlReader
 from kafka.tasks.backends.kafka.delivery_choice import (
-    DeliveryKind,
-    check_not_migrated,
     choose_deliveries,
     choose_protocol,
     fences_by_generation,
 )
+from kafka.tasks.backends.kafka.in_use import DeliveryKind, check_not_migrated
 from kafka.tasks.backends.kafka.publisher import KafkaPublisher
 from kafka.tasks.backends.kafka.schedule_owners import ScheduleOwners
 from kafka.tasks.backends.kafka.schedule_watch import ScheduleWatch
@@ -117,7 +116,7 @@ def open_worker_backend(
         if shared:
             prepare_groups(administration, list(groups), lambda group: group_configs(group in committed), pause)
             begin_groups(administration, groups, pause, loop.time)
-            check_not_migrated(administration, names, shared)
+            administration.run(check_not_migrated, client, names, shared, DeliveryKind.SHARE)
         publisher = KafkaPublisher(client, settings, clock, names.results)
         # A worker that started with a wrong clock revoked its first jobs: it compares their ``expires`` with this.
         loop.run_until(publisher.learn_time(), settings.request_timeout)

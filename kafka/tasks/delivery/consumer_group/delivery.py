@@ -37,8 +37,8 @@ from kafka.errors import (
 from kafka.future import Future
 from kafka.log_limit import LimitedLog
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafka.tasks.backends.kafka.admin import why_no_share_groups
 from kafka.tasks.backends.kafka.connection import BACKGROUND
+from kafka.tasks.backends.kafka.in_use import DeliveryKind, check_not_migrated
 from kafka.tasks.backends.kafka.loop_task import LoopTask, sleep, within
 from kafka.tasks.backends.kafka.transactions import REQUEST_TIMEOUT_S, committed_offsets, explain, fence
 from kafka.tasks.delivery.base import (
@@ -558,17 +558,14 @@ class Member:
                 await delivery.fence_earlier_owners(places)
                 committed = await self._find_committed(places)
                 missing = [place for place in places if committed[place].offset < 0]
-                if missing and await self._is_migrated(missing):
-                    delivery.events.failed(
-                        KafkaConfigurationError(
-                            f"the jobs of {delivery.names.queue(self._queue)} are delivered by share groups by now: "
-                            "queue migrate has ended since this worker began to start; start it again"
-                        )
-                    )
-                    return
+                if missing:
+                    await self._check_not_migrated()
                 starts = await self._find_starts(missing) if missing else {}
                 break
             except Cancelled:
+                return
+            except KafkaConfigurationError as error:
+                delivery.events.failed(error)
                 return
             except KafkaError as error:
                 failures += 1
@@ -643,25 +640,11 @@ class Member:
         except UnstableOffsetCommitError:
             return None
 
-    async def _is_migrated(self, places: Sequence[TopicPartition]) -> bool:
-        """Whether share groups read the queue, though this is a member: ``queue migrate`` makes their offsets before it
-        deletes a group without members, which knew what has ended."""
-        client = self._delivery.client
-        if why_no_share_groups(client.api_ranges()) is not None:
-            return False
+    async def _check_not_migrated(self) -> None:
+        """KafkaConfigurationError when share groups read the queue, though this is a member."""
+        client, names = self._delivery.client, self._delivery.names
         limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": REQUEST_TIMEOUT_S}
-        committed = await client.run(admin.dialogues.list_group_offsets({self._group: None}, **limits))
-        if committed[self._group]:
-            return False
-        by_topic: dict[str, list[TopicPartition]] = {}
-        for place in places:
-            by_topic.setdefault(place.topic, []).append(place)
-        for offsets in (await client.run(admin.dialogues.share_group_offsets(by_topic, **limits))).values():
-            if isinstance(offsets, KafkaError):
-                raise offsets
-            if any(at.start_offset >= 0 for at in offsets.values()):
-                return True
-        return False
+        await client.run(check_not_migrated(client, names, [self._queue], DeliveryKind.GROUP, **limits))
 
     async def _find_starts(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         client = self._delivery.client
