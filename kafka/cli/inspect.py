@@ -26,7 +26,16 @@ from typing import Any, Final, NamedTuple
 from kafka.cli import CommandError, client_settings, logs
 from kafka.cli.tables import aligned
 from kafka.errors import KafkaError
-from kafka.tasks import App, Directory, QueueExporter, QueueLength, Seen, WorkerSnapshot, parse_health_port
+from kafka.tasks import (
+    App,
+    Directory,
+    QueueDelivery,
+    QueueExporter,
+    QueueLength,
+    Seen,
+    WorkerSnapshot,
+    parse_health_port,
+)
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +45,13 @@ log = logging.getLogger(__name__)
 
 
 class Inspected(NamedTuple):
-    """What there is at one time. ``queues`` None: ``error`` says why their lengths are not known."""
+    """What there is at one time. ``queues`` None: ``error`` says why their lengths are not known; ``deliveries``: how
+    their jobs are delivered."""
 
     workers: Sequence[Seen]
     queues: Sequence[QueueLength] | None = ()
     error: str = ""
+    deliveries: Sequence[QueueDelivery] = ()
 
 
 class Table(NamedTuple):
@@ -59,15 +70,22 @@ def tables(app: str, inspected: Inspected, where: str) -> list[Table]:
     if not count:
         title = f"no workers of {app} found at {where}"
     workers = Table(title, _WORKERS, [_worker(seen) for seen in seen_workers])
-    queues = Table("queues", QueueLength._fields, [_queue(each) for each in inspected.queues or ()])
+    queues = Table("queues", _QUEUES, [_queue(*each) for each in _queues(inspected)])
     children = Table("children", _CHILDREN, [row for seen in seen_workers for row in _children(seen.worker)])
     running = Table("running jobs", _RUNNING, [row for seen in seen_workers for row in _running(seen.worker)])
     return [workers, *(table for table in (queues, children, running) if table.rows)]
 
 
-def _queue(length: QueueLength) -> tuple[str, ...]:
+def _queues(inspected: Inspected) -> list[tuple[QueueLength, QueueDelivery]]:
+    found = {each.queue: each for each in inspected.deliveries}
+    return [(each, found.get(each.queue) or QueueDelivery(each.queue)) for each in inspected.queues or ()]
+
+
+def _queue(length: QueueLength, delivery: QueueDelivery) -> tuple[str, ...]:
     *counts, paused = length
-    return (*map(str, counts), "-" if paused is None else "yes" if paused else "no")
+    _, kind, protocol, state = delivery
+    way = f"{kind} ({protocol})" if protocol else kind
+    return (*map(str, counts), "-" if paused is None else "yes" if paused else "no", way or "-", state or "-")
 
 
 def notes(inspected: Inspected) -> list[str]:
@@ -91,6 +109,7 @@ def notes(inspected: Inspected) -> list[str]:
 
 
 _WORKERS: Final = ("worker", "state", "queues", "pool", "busy", "held", "done", "lost", "up", "rss", "brokers")
+_QUEUES: Final = (*QueueLength._fields, "delivery", "group")
 _CHILDREN: Final = ("worker", "child", "gen", "state", "jobs", "rss", "active")
 _RUNNING: Final = ("worker", "child", "job", "task", "age", "rss")
 
@@ -188,8 +207,8 @@ def plain(app: str, inspected: Inspected, where: str) -> Iterator[str]:
 
 
 def as_object(inspected: Inspected) -> dict[str, Any]:
-    """For JSON. A worker: the snapshot's fields, how old it is, and what follows from it. A queue: its length; null
-    when the lengths are not known."""
+    """For JSON. A worker: the snapshot's fields, how old it is, and what follows from it. A queue: its length, and how
+    its jobs are delivered; null when the lengths are not known."""
     workers = [
         {
             **asdict(seen.worker),
@@ -199,7 +218,9 @@ def as_object(inspected: Inspected) -> dict[str, Any]:
         }
         for seen in inspected.workers
     ]
-    queues = None if inspected.queues is None else [each._asdict() for each in inspected.queues]
+    queues = None if inspected.queues is None else [
+        length._asdict() | delivery._asdict() for length, delivery in _queues(inspected)
+    ]
     return {"workers": workers, "queues": queues}
 
 
@@ -369,7 +390,7 @@ def _inspect(directory: Directory, wait_s: float = 0.0) -> Inspected:
     describe the queues' groups."""
     seen_workers = directory.workers(wait_s)
     try:
-        return Inspected(seen_workers, directory.queue_lengths(seen_workers))
+        return Inspected(seen_workers, directory.queue_lengths(seen_workers), deliveries=directory.deliveries())
     except KafkaError as error:
         return Inspected(seen_workers, None, str(error))
 

@@ -49,6 +49,7 @@ from kafka.tasks.errors import (
 from kafka.tasks.health import (
     ChildSnapshot,
     Directory,
+    QueueDelivery,
     QueueExporter,
     QueueJobs,
     QueueLength,
@@ -114,6 +115,7 @@ __all__ = [
     "PeriodicEntry",
     "PoolFailed",
     "PoolSettings",
+    "QueueDelivery",
     "QueueExporter",
     "QueueJobs",
     "QueueLength",

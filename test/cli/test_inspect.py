@@ -23,6 +23,7 @@ from kafka.tasks import (
     App,
     ChildSnapshot,
     Directory,
+    QueueDelivery,
     QueueJobs,
     QueueLength,
     RunningJob,
@@ -59,22 +60,24 @@ WORKER = WorkerSnapshot(
 )
 
 
-QUEUES = [QueueLength("default", 0, 0, 0, None), QueueLength("mail", 1200, 2, 14, True)]
+QUEUES = [QueueLength("default", 0, 0, 0, None), QueueLength("mail", 1200, 2, 14, True), QueueLength("new", 0, 0, 0)]
+DELIVERIES = [QueueDelivery("default", "share", None, "Empty"), QueueDelivery("mail", "group", "classic", "Stable")]
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------
 
 
 def test_workers_queues_children_and_running_jobs_are_tables() -> None:
-    assert list(plain("shop", Inspected([Seen(WORKER, 1.0)], QUEUES), "db:9092")) == [
+    assert list(plain("shop", Inspected([Seen(WORKER, 1.0)], QUEUES, "", DELIVERIES), "db:9092")) == [
         "1 worker of shop",
         "  worker  state  queues        pool     busy  held  done  lost   up     rss  brokers",
         "  web:12  ready  default,mail  prefork  1/2   7     5     oom 1  1h02m  30M  0.2s",
         "",
         "queues",
-        "  queue    available  running  dead  paused",
-        "  default  0          0        0     -",
-        "  mail     1200       2        14    yes",
+        "  queue    available  running  dead  paused  delivery         group",
+        "  default  0          0        0     -       share            Empty",
+        "  mail     1200       2        14    yes     group (classic)  Stable",
+        "  new      0          0        0     no      -                -",
         "",
         "children",
         "  worker  child  gen  state  jobs  rss  active",
@@ -180,6 +183,9 @@ class ADirectory:
         assert [seen.worker for seen in seen_workers] == [WORKER]
         return QUEUES
 
+    def deliveries(self) -> list[QueueDelivery]:
+        return DELIVERIES
+
     def __enter__(self) -> ADirectory:
         return self
 
@@ -207,7 +213,8 @@ def test_elsewhere_than_on_a_terminal_it_is_shown_once(
     tasks: str, fake: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["inspect", tasks]) == 0
-    assert capsys.readouterr().out == "\n".join(plain("shop", Inspected([Seen(WORKER, 1.0)], QUEUES), "db:9092")) + "\n"
+    inspected = Inspected([Seen(WORKER, 1.0)], QUEUES, "", DELIVERIES)
+    assert capsys.readouterr().out == "\n".join(plain("shop", inspected, "db:9092")) + "\n"
     assert ADirectory.looks == 1
 
 
@@ -222,8 +229,12 @@ def test_json_is_one_object_or_a_line_each_time(tasks: str, fake: None, capsys: 
     assert main(["inspect", tasks, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["queues"] == [
-        {"queue": "default", "available": 0, "running": 0, "dead": 0, "paused": None},
-        {"queue": "mail", "available": 1200, "running": 2, "dead": 14, "paused": True},
+        {"queue": "default", "available": 0, "running": 0, "dead": 0, "paused": None}
+        | {"delivery": "share", "protocol": None, "group_state": "Empty"},
+        {"queue": "mail", "available": 1200, "running": 2, "dead": 14, "paused": True}
+        | {"delivery": "group", "protocol": "classic", "group_state": "Stable"},
+        {"queue": "new", "available": 0, "running": 0, "dead": 0, "paused": False}
+        | {"delivery": None, "protocol": None, "group_state": None},
     ]
     (found,) = shown["workers"]
     assert (found["id"], found["ready"], found["silent"], found["age_s"]) == ("web:12:ab", True, False, 1.0)
@@ -447,7 +458,8 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
         assert "mail.send" in capsys.readouterr().out
         assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert found["queues"] == [QueueLength("default", 0, 1, 0, 0)._asdict()]
+        is_shared = QueueDelivery("default", "share", None, "Stable")._asdict()
+        assert found["queues"] == [QueueLength("default", 0, 1, 0, 0)._asdict() | is_shared]
         loop.call_soon_threadsafe(workers[0].stop)
         eventually(lambda: get(port, "/readyz"), (503, "stopping: DRAINING\n"))
         assert get(port, "/healthz") == (200, "ok: DRAINING\n")
@@ -459,4 +471,4 @@ def test_a_real_worker_is_seen_by_probes_by_prometheus_and_by_inspect(
     assert main(["inspect", tasks, "--bootstrap-server", broker.bootstrap, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["workers"] == [], "a worker that has left is not shown"
-    assert shown["queues"] == [QueueLength("default", 0, 0, 0)._asdict()]
+    assert shown["queues"] == [QueueLength("default", 0, 0, 0)._asdict() | is_shared | {"group_state": "Empty"}]

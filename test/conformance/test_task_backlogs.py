@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafka.tasks import App, Directory, QueueLength, Seen, WorkerSnapshot
+from kafka.tasks import App, Directory, QueueDelivery, QueueLength, Seen, WorkerSnapshot
 from kafka.tasks.health.snapshot import QueueJobs
 from test.conformance.test_tasks import Service
 from test.support.either_broker import every_way
@@ -55,12 +55,15 @@ def test_a_queue_is_as_long_as_its_jobs_that_have_not_ended(queue: Queue, delive
     jobs = [wait.delay(number) for number in range(30)]
     queue.app.flush(WITHIN_S)
     assert queue.length() == ("default", 30, 0, 0, False), "no worker has ever been there"
+    assert queue.directory.deliveries() == [QueueDelivery("default")]
     service = Service(queue.app)
     try:
         assert queue.first_has_begun.wait(WITHIN_S)
         for job in jobs[1:]:
             assert job.wait(WITHIN_S)
         assert service.worker is not None
+        protocol = None if delivery == "share" else service.worker._delivery.protocol  # type: ignore[attr-defined]
+        assert queue.directory.deliveries() == [QueueDelivery("default", delivery, protocol, "Stable")]
         held = service.worker.count_by_queue
         eventually(lambda: held().get("default"), 1)
         busy = WorkerSnapshot("web:1", queue_jobs=(QueueJobs("default", 1),))
@@ -74,3 +77,4 @@ def test_a_queue_is_as_long_as_its_jobs_that_have_not_ended(queue: Queue, delive
     finally:
         queue.gate.set()
         service.stop()
+    assert queue.directory.deliveries() == [QueueDelivery("default", delivery, protocol, "Empty")]

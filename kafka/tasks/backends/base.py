@@ -205,6 +205,17 @@ class QueueBacklog(NamedTuple):
     dead: int
 
 
+class QueueDelivery(NamedTuple):
+    """How the jobs of a queue are delivered. ``delivery``: ``"share"`` or ``"group"``, None: no worker has read it yet;
+    ``protocol``: of a consumer group, ``"classic"`` or ``"consumer"`` (KIP-848); ``group_state``: of the group, as the
+    broker names it, such as ``Stable`` and ``Empty``."""
+
+    queue: str
+    delivery: str | None = None
+    protocol: str | None = None
+    group_state: str | None = None
+
+
 class QueueMigration(NamedTuple):
     """What a migration has found, and done. ``found``: how the queue's jobs were delivered before, ``"share"`` or
     ``"group"``, None: no worker has read it yet; ``moved``: jobs that were written anew; ``waiting``: jobs that have
@@ -225,6 +236,9 @@ class SnapshotReader(Protocol):
 
     def backlogs(self, queues: Sequence[str]) -> list[QueueBacklog]:
         """Each queue's backlog now."""
+
+    def deliveries(self, queues: Sequence[str]) -> list[QueueDelivery]:
+        """How the jobs of each queue are delivered now."""
 
     def paused(self) -> frozenset[str]:
         """The queues that are paused now."""

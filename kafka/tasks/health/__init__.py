@@ -10,7 +10,7 @@
     monitor.py     all of it for one worker: reads the worker, answers, publishes snapshots every few seconds
     queue_lengths.py  jobs of a queue that are available, or run: the brokers' backlog and the snapshots
     exporter.py    these served to Prometheus by a process that is no worker
-    directory.py   the reader: the snapshots of all of an app's workers, and the lengths of its queues
+    directory.py   the reader: the snapshots of all of an app's workers, and its queues: lengths, delivery
 
 What a probe, a scrape or a snapshot needs is read when it is asked for, from numbers that the worker, its pool and its
 delivery keep anyway. Another path to answer is a row of ``monitor.PATHS``, another number a field of the snapshot and a
@@ -20,6 +20,7 @@ row of ``metrics.FAMILIES``. How snapshots travel is the back end's affair
 
 from __future__ import annotations
 
+from kafka.tasks.backends.base import QueueDelivery
 from kafka.tasks.health.directory import Directory, Seen
 from kafka.tasks.health.exporter import QueueExporter
 from kafka.tasks.health.job_metrics import JobMetrics
@@ -34,6 +35,7 @@ __all__ = [
     "Directory",
     "JobMetrics",
     "Monitor",
+    "QueueDelivery",
     "QueueExporter",
     "QueueJobs",
     "QueueLength",

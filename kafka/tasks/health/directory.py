@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from kafka.broker.embedded import is_running
 from kafka.errors import AuthorizationError
 from kafka.tasks.app import App
-from kafka.tasks.backends.base import SnapshotReader
+from kafka.tasks.backends.base import QueueDelivery, SnapshotReader
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.health.monitor import PUBLISH_S
 from kafka.tasks.health.queue_lengths import QueueLength, queue_lengths
@@ -82,6 +82,11 @@ class Directory:
             return []
         live = [seen.worker for seen in seen_workers if not seen.is_silent]
         return queue_lengths(self._reader.backlogs(self._app.queues), live, self._paused(self._reader))
+
+    def deliveries(self) -> list[QueueDelivery]:
+        """How the jobs of each queue that the app declares are delivered; asks the brokers. No queue while there is no
+        broker to connect to. Errors are the clients' own."""
+        return [] if self._reader is None else self._reader.deliveries(self._app.queues)
 
     def _paused(self, reader: SnapshotReader) -> frozenset[str] | None:
         """None for those who may not read the topic, as workers go on without it."""

@@ -1,5 +1,5 @@
-"""How the jobs of a queue are delivered, as the brokers know it: by what its groups have committed. Dialogues,
-for those who wait for them and for those on a loop.
+"""How the jobs of a queue are delivered, as the brokers know it: by what its groups have committed, and by which of
+them has members. Dialogues, for those who wait for them and for those on a loop.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kafka import admin
 from kafka.client import KafkaClient
 from kafka.errors import KafkaConfigurationError, KafkaError
 from kafka.structs import TopicPartition
+from kafka.tasks.backends.base import QueueDelivery
 from kafka.tasks.backends.kafka.admin import find_topics, why_no_share_groups
 from kafka.tasks.format.topics import TopicNames
 
@@ -70,3 +71,25 @@ def check_not_migrated(
                 f"the jobs of {names.queue(queue)} are delivered by {GROUPS[other]} by now: queue migrate has ended "
                 "since this worker began to start; start it again"
             )
+
+
+def describe_deliveries(client: KafkaClient, names: TopicNames, queues: Sequence[str], **limits: Any) -> Any:
+    """A dialogue: a :class:`QueueDelivery` for each of ``queues``. ``limits``: of its requests. Raises the first
+    error."""
+    in_use = yield from find_in_use(client, names, queues, is_strict=True, **limits)
+    group_of = {DeliveryKind.GROUP: names.group}
+    if why_no_share_groups(client.api_ranges()) is None:
+        group_of[DeliveryKind.SHARE] = names.queue
+    groups = [name(queue) for queue in queues for name in group_of.values()]
+    described = (yield from admin.dialogues.describe_groups(groups, **limits)) if groups else {}
+    found: list[QueueDelivery] = []
+    for queue in queues:
+        by_kind = {kind: described[name(queue)] for kind, name in group_of.items()}
+        joined = [kind for kind, group in by_kind.items() if group["members"]]  # which may have committed nothing yet
+        kind = in_use.get(queue) or (joined[0] if joined else None)
+        if kind is None:
+            found.append(QueueDelivery(queue))
+        else:
+            protocol = by_kind[kind]["group_type"] if kind is DeliveryKind.GROUP else None
+            found.append(QueueDelivery(queue, kind.value, protocol, by_kind[kind]["group_state"]))
+    return found

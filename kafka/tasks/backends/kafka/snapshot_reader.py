@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.structs import TopicPartition
-from kafka.tasks.backends.base import PublishedSnapshot, QueueBacklog
+from kafka.tasks.backends.base import PublishedSnapshot, QueueBacklog, QueueDelivery
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect_in_thread
 from kafka.tasks.backends.kafka.control import PausedQueues
+from kafka.tasks.backends.kafka.in_use import describe_deliveries
 from kafka.tasks.backends.kafka.partition_reader import read_to
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
@@ -82,6 +83,14 @@ class KafkaSnapshotReader:
             run, measure_backlogs(client, self._names, queues, self._timeout_s)
         )
         return measured
+
+    def deliveries(self, queues: Sequence[str]) -> list[QueueDelivery]:
+        """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
+        client = self._io.client
+        run: Callable[..., Any] = client.run
+        limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": self._timeout_s}
+        found: list[QueueDelivery] = self._io.call(run, describe_deliveries(client, self._names, queues, **limits))
+        return found
 
     def paused(self) -> frozenset[str]:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
