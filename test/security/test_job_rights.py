@@ -28,14 +28,17 @@ from kafka.admin import (
     ResourceType,
 )
 from kafka.errors import KafkaError
-from kafka.tasks import App, JobHandle, JobState, Retry, run_scheduler
+from kafka.share import KafkaShareConsumer, ShareRecord
+from kafka.structs import OffsetAndMetadata, TopicPartition
+from kafka.tasks import App, DeadJobs, DeadSelection, Directory, JobHandle, JobState, Retry, run_scheduler
 from kafka.tasks.delivery.share_group import trimmer
+from kafka.tasks.format.offset_metadata import PartitionMarks, encode
 from kafka.tasks.pools import make_loop
 from test.conformance.test_tasks import Service
 from test.security.support import ALICE, Secured
 from test.support.certificates import Certificates
 from test.support.secure_listeners import secure_broker
-from test.support.waiting import WITHIN_S, eventually, pause, until
+from test.support.waiting import WITHIN_S, eventually, look_until, pause, until
 
 pytestmark = [
     pytest.mark.deep("an authorizer, on a broker of its own; kept by test/tasks/backends/test_rights.py (the lines)"),
@@ -52,6 +55,8 @@ CALLER: Final = "enqueues, and reads results"
 SHARE: Final = "worker in a share group"
 GROUP: Final = "worker in a consumer group"
 SCHEDULE: Final = "owner of the schedule"
+INSPECT: Final = "runs ``inspect``"
+OPERATOR: Final = "runs ``queue`` and ``dead``"
 SETTINGS: Final = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -77,7 +82,7 @@ class Right(NamedTuple):
     def command(self, app: str) -> str:
         """The end of the command that grants it."""
         resource = self.resource.removesuffix("s").replace(" ", "-")
-        return f"--operation {self.operation} --{resource} {app}."
+        return f"--operation {self.operation} --{resource} {app}{self.suffix}"
 
 
 def rights_of_roles() -> dict[str, list[Right]]:
@@ -135,6 +140,29 @@ class Desk:
         self._stack.callback(app.close, 5)
         return app
 
+    def end_in_a_consumer_group(self, first: int) -> None:
+        """Two jobs behind this one."""
+        marks = encode(first, PartitionMarks(((first + 1, first + 2),)))
+        at = {TopicPartition(f"{self.name}.default", 0): OffsetAndMetadata(first, marks, -1)}
+        self._admin.alter_group_offsets(f"{self.name}.default.group", at)
+
+    def end_in_a_share_group(self) -> None:
+        """Those behind the first two, but the last two."""
+        topic = f"{self.name}.default"
+        with KafkaShareConsumer(
+            topic, group_id=topic, share_acknowledgement_mode="explicit", **self._secured.plain()
+        ) as consumer:
+            taken: list[ShareRecord] = []
+
+            def look() -> list[ShareRecord]:
+                taken.extend(record for records in consumer.poll(100).values() for record in records)
+                return taken
+
+            look_until(look, lambda found: len(found) >= 7)
+            for record in taken[2:5]:
+                consumer.acknowledge(record)
+            consumer.commit()
+
     def work(self, delivery: str, *, is_role: bool = False, schedule: bool = False) -> Service:
         service = Service(self.app(delivery, is_role=is_role), schedule=schedule)
         self._stack.callback(service.stop)
@@ -184,16 +212,59 @@ def run_jobs(app: App) -> None:
     assert failing.status() is JobState.FAILURE
 
 
+def call(desk: Desk) -> None:
+    app = desk.app(is_role=True)
+    app.tasks["add"].delay(1, 2).wait(0)
+
+
+def inspect(desk: Desk) -> None:
+    """With a worker, and a topic of pauses."""
+    desk.work("group")
+    desk.app().backend().set_paused("default", True)
+    with Directory(desk.app(is_role=True)) as directory:
+        assert [each.paused for each in directory.queue_lengths([])] == [True]
+        assert until(directory.workers)
+        assert [each.delivery for each in directory.deliveries()] == ["group"]
+
+
+def operate(desk: Desk) -> None:
+    """All that the commands do: with a job that is dead, and one that has not ended before others that have."""
+    app = desk.app()
+    service = desk.work("group", schedule=True)
+    add, fail = app.tasks["add"], app.tasks["fail"]
+    for failing in [fail.delay() for _ in range(3)]:
+        assert failing.wait(WITHIN_S)
+    service.stop()
+    for number in range(10):
+        add.delay(number, 1)
+    app.flush(WITHIN_S)
+    desk.end_in_a_consumer_group(3)
+    backend = desk.app(is_role=True).backend()
+    backend.set_paused("default", True)
+    backend.set_paused("default", False)
+    assert backend.migrate("default", "share").moved
+    desk.end_in_a_share_group()
+    assert backend.migrate("default", "group").moved
+    with DeadJobs(desk.app(is_role=True), "default") as dead:
+        jobs = [job.id for job in dead.select(DeadSelection())]
+        dead.replay(DeadSelection(ids=jobs[1:2]))
+        dead.drop(DeadSelection(ids=jobs[0:1]))
+    with closing(backend.purge("default")) as purge:
+        assert purge.jobs
+        purge.delete()
+
+
 BEGIN: Final[dict[str, Callable[[Desk], object]]] = {
     SHARE: lambda desk: desk.work("share", is_role=True),
     GROUP: lambda desk: desk.work("group", is_role=True),
     SCHEDULE: lambda desk: desk.schedule(is_role=True),
 }
 """Of those that run for long."""
+DO: Final[dict[str, Callable[[Desk], object]]] = {CALLER: call, INSPECT: inspect, OPERATOR: operate}
 
 
 def test_the_table_has_these_roles() -> None:
-    assert list(ROLES) == [CALLER, SHARE, GROUP, SCHEDULE]
+    assert list(ROLES) == [CALLER, SHARE, GROUP, SCHEDULE, INSPECT, OPERATOR]
 
 
 def test_a_caller_enqueues_reads_results_and_cancels_with_its_rights(desk: Desk) -> None:
@@ -208,6 +279,7 @@ def test_a_caller_enqueues_reads_results_and_cancels_with_its_rights(desk: Desk)
     later = app.tasks["add"].using(delay=100).delay(1, 2)
     later.cancel()
     eventually(later.status, JobState.REVOKED)
+    assert app.schedule.list() == []
 
 
 @pytest.mark.parametrize("role", BEGIN)
@@ -241,7 +313,13 @@ def test_a_worker_in_a_consumer_group_uses_kip_848_with_one_more_right(
     assert service.worker._delivery.protocol == "consumer"  # type: ignore[attr-defined]
 
 
-LACKS: Final = [(role, right) for role in BEGIN for right in ROLES[role]]
+@pytest.mark.parametrize(("role", "command"), [(INSPECT, inspect), (OPERATOR, operate)])
+def test_commands_work_with_their_rights(desk: Desk, role: str, command: Callable[[Desk], None]) -> None:
+    desk.grant(ROLES[role])
+    command(desk)
+
+
+LACKS: Final = [(role, right) for role in (*BEGIN, *DO) for right in ROLES[role]]
 
 
 @pytest.mark.parametrize(("role", "right"), LACKS, ids=lambda each: each if isinstance(each, str) else "-".join(each))
@@ -251,7 +329,7 @@ def test_without_a_right_one_line_names_it(
     monkeypatch.setattr(trimmer, "INTERVAL_S", 0.5)
     desk.grant([each for each in ROLES[role] if each != right])
     try:
-        begun = BEGIN[role](desk)
+        begun = {**BEGIN, **DO}[role](desk)
     except KafkaError as error:
         text = str(error)
     else:

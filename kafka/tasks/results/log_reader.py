@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from kafka.client import IoThread
 from kafka.consumer import ConsumerRecord, KafkaConsumer
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError
 from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.rights import named
 from kafka.tasks.errors import BadRecord
 from kafka.tasks.format.job_id import partition_of, time_of
 from kafka.tasks.format.records import (
@@ -106,6 +107,8 @@ class LogReader:
             raise KafkaTimeoutError("could not read the results topics in time: other look-ups are under way")
         try:
             yield
+        except TopicAuthorizationFailedError as error:
+            raise named(error, self._names.app, "topic", "Read", ".results") from error
         finally:
             self._lock.release()
 

@@ -15,6 +15,7 @@ from kafka.client import IoThread
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import IllegalStateError
 from kafka.structs import TopicPartition
+from kafka.tasks.backends.kafka.rights import named
 from kafka.tasks.format.job_id import partition_of, time_of
 from kafka.tasks.format.records import LATE_AFTER_MS, StateRecord
 from kafka.tasks.format.topics import TopicNames
@@ -71,7 +72,7 @@ class Tails:
         self._is_closed = False
         make: Callable[..., KafkaConsumer] = KafkaConsumer
         self._consumer = io.call(
-            lambda: make(client=io.client, on_records=self._on_records, on_error=_log_error, **CONSUMER_CONFIGS)
+            lambda: make(client=io.client, on_records=self._on_records, on_error=self._on_error, **CONSUMER_CONFIGS)
         )
 
     def get(self, partition: int) -> PartitionTail | None:
@@ -168,6 +169,5 @@ class Tails:
         tail = self._by_partition[partition_of(job_id)]
         return known.record if tail.can_answer(known) else None
 
-
-def _log_error(error: Exception) -> None:
-    log.warning("could not read the results topics: %s", error)
+    def _on_error(self, error: Exception) -> None:
+        log.warning("could not read the results topics: %s", named(error, self._names.app, "topic", "Read", ".results"))

@@ -250,7 +250,7 @@ class KafkaBackend:
 
     def dead_log(self, queue: str) -> DeadLog:
         """See :class:`kafka.tasks.backends.base.Backend`."""
-        return KafkaDeadLog(self._names.dead(queue), self._settings)
+        return KafkaDeadLog(self._names, queue, self._settings)
 
     def purge(self, queue: str) -> QueuePurge:
         """See :class:`kafka.tasks.backends.base.Backend`."""

@@ -25,6 +25,7 @@ from kafka.tasks.backends.base import PauseCallback
 from kafka.tasks.backends.kafka.admin import check_queue_topic, find_topics, new_topics
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
 from kafka.tasks.backends.kafka.partition_reader import READ_CONFIGS, position_of, read_timeout, read_to
+from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.backends.kafka.timed_resident import TimedResident
 from kafka.tasks.format.control import QueueControl, decode_control, encode_control
 from kafka.tasks.format.topics import TopicDefaults, TopicNames, control_plan
@@ -183,12 +184,14 @@ def set_paused(names: TopicNames, shape: TopicDefaults, settings: Settings, queu
             else:
                 plan = control_plan(names, shape)
                 limits = {"backoff": client.retry_backoff, "timeout_s": settings.request_timeout}
-                _create_topic(administration, io.call(client.run, new_topics(client, [plan], **limits)))
+                with needing(names.app, "topic", "Create"):
+                    _create_topic(administration, io.call(client.run, new_topics(client, [plan], **limits)))
         configs = producer_configs(settings, linger_s=0, batch_bytes=16_384, batch_records=0)
         producer: KafkaProducer = io.call(lambda: KafkaProducer(client=client, **configs))
         with closing(producer):
             key, value = encode_control(QueueControl(queue, is_paused, int(time.time() * 1000), socket.gethostname()))
-            producer.send(place.topic, value, key, partition=place.partition).get()
+            with needing(names.app, "topic", "Write"):
+                producer.send(place.topic, value, key, partition=place.partition).get()
         return True
     finally:
         io.close()
@@ -208,12 +211,17 @@ class PausedQueues:
         client = io.client
         make: Callable[..., KafkaConsumer] = KafkaConsumer
         self._consumer = io.call(lambda: make(client=client, **READ_CONFIGS))
+        self._app = names.app
         self._place = TopicPartition(names.control, 0)
         self._timeout_s = timeout_s
         self._paused: set[str] = set()
 
     def read(self) -> frozenset[str]:
         """Those that are paused now; what is new since the last call is read. Errors are the client's own."""
+        with needing(self._app, "topic", "Read"):
+            return self._read()
+
+    def _read(self) -> frozenset[str]:
         consumer, place = self._consumer, self._place
         end = self._find_end()
         if end is None:

@@ -15,7 +15,9 @@ from kafka.tasks.backends.base import DeadRecord
 from kafka.tasks.backends.kafka.admin import unknown_queue
 from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_configs
 from kafka.tasks.backends.kafka.partition_reader import poll_to
+from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.format.envelope import Header
+from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
 
 MOST_BUFFERED: Final = 1000
@@ -25,9 +27,10 @@ MOST_BUFFERED: Final = 1000
 class KafkaDeadLog:
     """See :class:`kafka.tasks.backends.base.DeadLog`."""
 
-    def __init__(self, topic: str, settings: Settings) -> None:
+    def __init__(self, names: TopicNames, queue: str, settings: Settings) -> None:
         """Connects, and looks how many partitions the topic has; UnknownQueue when there is none."""
-        self.topic = topic
+        self.topic = topic = names.dead(queue)
+        self._app = names.app
         self._settings = settings
         self._timeout_s = settings.request_timeout
         self._producer: KafkaProducer | None = None
@@ -37,7 +40,8 @@ class KafkaDeadLog:
             self._consumer: KafkaConsumer = self._io.call(
                 lambda: KafkaConsumer(client=client, auto_offset_reset="earliest", enable_auto_commit=False)
             )
-            partition_numbers = self._consumer.partitions_for_topic(topic)
+            with needing(self._app, "topic", "Read"):
+                partition_numbers = self._consumer.partitions_for_topic(topic)
             if not partition_numbers:
                 raise unknown_queue(topic, self._consumer.topics())
         except BaseException:
@@ -66,7 +70,9 @@ class KafkaDeadLog:
         waiting: dict[TopicPartition, deque[ConsumerRecord]] = {partition: deque() for partition in ends}
         while waiting:
             for partition in list(waiting):
-                if not waiting[partition] and not self._poll_until_buffered(partition, waiting, ends):
+                with needing(self._app, "topic", "Read"):
+                    has_record = waiting[partition] or self._poll_until_buffered(partition, waiting, ends)
+                if not has_record:
                     del waiting[partition]
             if waiting:
                 oldest = min(waiting.values(), key=lambda records: records[0].timestamp).popleft()
@@ -104,14 +110,16 @@ class KafkaDeadLog:
                 self._settings, linger_s=0, batch_bytes=16_384, batch_records=0
             )
             self._producer = self._io.call(lambda: KafkaProducer(client=client, **configs))
-        self._producer.send(self.topic, value, None, headers, partition).get()
+        with needing(self._app, "topic", "Write"):
+            self._producer.send(self.topic, value, None, headers, partition).get()
 
     def delete_before(self, offsets: Mapping[int, int]) -> None:
         """See :class:`kafka.tasks.backends.base.DeadLog`."""
         client = self._io.client
         admin: KafkaAdminClient = self._io.call(lambda: KafkaAdminClient(client=client))
         try:
-            admin.delete_records({TopicPartition(self.topic, number): offset for number, offset in offsets.items()})
+            with needing(self._app, "topic", "Delete"):
+                admin.delete_records({TopicPartition(self.topic, number): offset for number, offset in offsets.items()})
         finally:
             admin.close()
 

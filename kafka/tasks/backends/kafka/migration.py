@@ -56,6 +56,7 @@ from kafka.tasks.backends.kafka.connection import connect_in_thread, producer_co
 from kafka.tasks.backends.kafka.in_use import DeliveryKind, find_in_use
 from kafka.tasks.backends.kafka.loop_task import LoopTask
 from kafka.tasks.backends.kafka.partition_reader import READ_CONFIGS, read_to
+from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.backends.kafka.transactions import MISSING, explain, fence
 from kafka.tasks.delivery.moved_jobs import (
     MovedRecord,
@@ -395,8 +396,13 @@ class _Migration:
 
     def _delete_share_groups(self) -> bool:
         """Delete those that have no members; whether one has some."""
-        errors = [self._ask(admin.dialogues.delete_groups([group], **self._limits))[group] for group in self._places]
-        return any(error is NonEmptyGroupError for error in errors)
+        has_members = False
+        for group in self._places:
+            try:
+                self._delete(group)
+            except NonEmptyGroupError:
+                has_members = True
+        return has_members
 
     # -- of both ------------------------------------------------------------------------------------------------------
 
@@ -444,7 +450,8 @@ class _Migration:
     def _delete(self, group: str) -> None:
         error = self._ask(admin.dialogues.delete_groups([group], **self._limits))[group]
         if error not in (NoError, GroupIdNotFoundError):
-            raise error(f"cannot delete group {group}: {error.__name__}; run this again")
+            with needing(self._names.app, "group", "Delete"):
+                raise error(f"cannot delete group {group}: {error.__name__}; run this again")
 
 
 def _to_move(records: Sequence[ShareRecord], released: Container[tuple[int, int]]) -> Sequence[ShareRecord]:

@@ -13,6 +13,7 @@ from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.admin import check_queue_topic
 from kafka.tasks.backends.kafka.backlogs import measure_backlogs
 from kafka.tasks.backends.kafka.connection import connect_in_thread
+from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
 
@@ -21,6 +22,7 @@ class KafkaPurge:
     """See :class:`kafka.tasks.backends.base.QueuePurge`."""
 
     def __init__(self, names: TopicNames, queue: str, settings: Settings) -> None:
+        self._app = names.app
         self._io = connect_in_thread(settings, "purge")
         client = self._io.client
         try:
@@ -28,7 +30,10 @@ class KafkaPurge:
             existing = self._admin.list_topics()
             check_queue_topic(names.queue(queue), existing)
             self._ends = self._find_ends([topic for topic in names.job_topics(queue) if topic in existing])
-            (backlog,) = self._io.call(client.run, measure_backlogs(client, names, [queue], settings.request_timeout))
+            with needing(names.app, "group", "Read"):
+                (backlog,) = self._io.call(
+                    client.run, measure_backlogs(client, names, [queue], settings.request_timeout)
+                )
             self.jobs: int = backlog.unfinished
         except BaseException:
             self._io.close()
@@ -37,7 +42,8 @@ class KafkaPurge:
     def delete(self) -> None:
         """See :class:`kafka.tasks.backends.base.QueuePurge`."""
         if self._ends:
-            self._admin.delete_records(self._ends)
+            with needing(self._app, "topic", "Delete"):
+                self._admin.delete_records(self._ends)
 
     def close(self) -> None:
         """See :class:`kafka.tasks.backends.base.QueuePurge`."""

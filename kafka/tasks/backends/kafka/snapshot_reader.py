@@ -21,6 +21,7 @@ from kafka.tasks.backends.kafka.connection import connect_in_thread
 from kafka.tasks.backends.kafka.control import PausedQueues
 from kafka.tasks.backends.kafka.in_use import describe_deliveries
 from kafka.tasks.backends.kafka.partition_reader import read_to
+from kafka.tasks.backends.kafka.rights import needing
 from kafka.tasks.format.topics import TopicNames
 from kafka.tasks.settings import Settings
 
@@ -62,7 +63,10 @@ class KafkaSnapshotReader:
 
     def read(self, wait_s: float = 0.0) -> list[PublishedSnapshot]:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
-        until = time.monotonic() + wait_s
+        with needing(self._names.app, "topic", "Read"):
+            return self._read(time.monotonic() + wait_s)
+
+    def _read(self, until: float) -> list[PublishedSnapshot]:
         if not self._is_positioned and not self._seek_to_last_minute():
             while time.monotonic() < until and not self._seek_to_last_minute():
                 time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
@@ -77,20 +81,22 @@ class KafkaSnapshotReader:
 
     def backlogs(self, queues: Sequence[str]) -> list[QueueBacklog]:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
-        client = self._io.client
-        run: Callable[..., Any] = client.run
-        measured: list[QueueBacklog] = self._io.call(
-            run, measure_backlogs(client, self._names, queues, self._timeout_s)
+        measured: list[QueueBacklog] = self._ask(
+            measure_backlogs(self._io.client, self._names, queues, self._timeout_s)
         )
         return measured
 
     def deliveries(self, queues: Sequence[str]) -> list[QueueDelivery]:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
         client = self._io.client
-        run: Callable[..., Any] = client.run
         limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": self._timeout_s}
-        found: list[QueueDelivery] = self._io.call(run, describe_deliveries(client, self._names, queues, **limits))
+        found: list[QueueDelivery] = self._ask(describe_deliveries(client, self._names, queues, **limits))
         return found
+
+    def _ask(self, dialogue: Any) -> Any:
+        run: Callable[..., Any] = self._io.client.run
+        with needing(self._names.app, "topic", "Read"), needing(self._names.app, "group", "Describe"):
+            return self._io.call(run, dialogue)
 
     def paused(self) -> frozenset[str]:
         """See :class:`kafka.tasks.backends.base.SnapshotReader`."""
