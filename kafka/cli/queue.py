@@ -54,6 +54,10 @@ def _purge(app: App, queue: str, args: argparse.Namespace) -> int:
 _WAYS: Final = {"share": "share groups", "group": "a consumer group"}
 
 
+_ORDERED: Final = "share groups keep no order: workers that declare the queue as ordered refuse it until --to group"
+"""No broker knows which queues are ordered: apps declare it."""
+
+
 def _migrate(app: App, queue: str, args: argparse.Namespace) -> int:
     if args.to is None:
         raise CommandError(f"missing --to {'|'.join(_WAYS)}")
@@ -66,6 +70,8 @@ def _migrate(app: App, queue: str, args: argparse.Namespace) -> int:
         moved = f", {done.moved} of them written anew" if done.moved else ""
         waiting = f"{done.waiting} {'job' if done.waiting == 1 else 'jobs'}"
         print(f"the jobs of {args.queue} are delivered by {_WAYS[args.to]} from now on: {waiting} to do{moved}")
+        if args.to == "share":
+            print(_ORDERED)
     return EXIT_OK
 
 

@@ -18,6 +18,7 @@ from test.tasks import fakes
 from test.tasks.fakes import FakeBackend
 
 BY_SHARE_GROUPS = "the jobs of shop.mail are delivered by share groups"
+NO_ORDER = "share groups keep no order: workers that declare the queue as ordered refuse it until --to group"
 HELD = "Jobs that workers hold go on, and jobs that wait in the schedule stay there"
 
 
@@ -115,8 +116,11 @@ def test_a_queue_is_paused_and_resumed(backend: FakeBackend, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("done", "text"),
     [
-        (QueueMigration("group", 3, 12), f"{BY_SHARE_GROUPS} from now on: 12 jobs to do, 3 of them written anew"),
-        (QueueMigration("group", 0, 1), f"{BY_SHARE_GROUPS} from now on: 1 job to do"),
+        (
+            QueueMigration("group", 3, 12),
+            f"{BY_SHARE_GROUPS} from now on: 12 jobs to do, 3 of them written anew\n{NO_ORDER}",
+        ),
+        (QueueMigration("group", 0, 1), f"{BY_SHARE_GROUPS} from now on: 1 job to do\n{NO_ORDER}"),
         (QueueMigration("share"), f"nothing to do: {BY_SHARE_GROUPS}"),
         (QueueMigration(None), "nothing to do: no worker has read shop.mail yet"),
     ],

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from kafka import KafkaAdminClient
-from kafka.errors import IllegalStateError
+from kafka.errors import IllegalStateError, KafkaConfigurationError
 from kafka.share import KafkaShareConsumer, ShareRecord
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from kafka.tasks import App
@@ -204,6 +204,24 @@ def test_where_none_has_ended_behind_another_nothing_moves(runs: Runs, before: s
     runs.work("auto")
     assert [job.result(WITHIN_S) for job in rest] == list(range(10, 20))
     assert runs.counts == Counter(range(20))
+
+
+def test_an_ordered_queue_that_went_to_share_groups_is_refused_until_it_is_back(runs: Runs) -> None:
+    """The brokers do not know that it is ordered."""
+    runs.bench.app.queue("default", ordered=True)
+    jobs = [runs.run.using(key="account").delay(number) for number in range(10)]
+    service = runs.work("auto")
+    assert jobs[0].wait(WITHIN_S)
+    service.stop()
+    assert runs.migrate("share").found == "group"
+    with pytest.raises(KafkaConfigurationError, match=r"\(it is ordered\): .* queue migrate \S+ --to group") as caught:
+        runs.work("auto")
+    assert "\n" not in str(caught.value)
+    assert runs.migrate("group").found == "share"
+    runs.work("auto")
+    for job in jobs:
+        assert job.wait(WITHIN_S)
+    assert runs.counts == Counter(range(10))
 
 
 def test_a_queue_goes_there_and_back(runs: Runs) -> None:
