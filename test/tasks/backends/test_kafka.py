@@ -412,6 +412,7 @@ class Member:
     """In the place of a share consumer."""
 
     made: list[Member] = []
+    joined = True
 
     def __init__(self, topic: str, **options: Any) -> None:
         self.options = options
@@ -426,6 +427,7 @@ class Member:
         self.looks = 0
         self.answered_at: float | None = None
         self.heartbeat_interval_s = 5.0
+        self.has_joined = self.joined
         self.made.append(self)
 
     def request_records(self, count: int, exactly: bool) -> None:
@@ -488,7 +490,7 @@ class Stage:
     """A delivery over two members, and three leases of the first one. ``suspects``: topics that have some, when it
     looks."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, is_checked: bool = True) -> None:
         Member.made = []
         monkeypatch.setattr(delivery, "KafkaShareConsumer", Member)
         self.clock = ManualClock()
@@ -496,11 +498,15 @@ class Stage:
         self.events = Events()
         self.suspects: set[str] = set()
         self.looks: list[list[str]] = []
+        self.checks: list[Callable[[Any], object]] = []
         self.publisher = FakePublisher(Queues(self.clock), self.loop)
         client: Any = type("Client", (), {"loop": self.loop})()
         self.delivery = ShareDelivery(
-            client, [MAIN, DUE, SUSPECT], self.events, self.publisher, TopicNames("app"), self._find
+            client, [MAIN, DUE, SUSPECT], self.events, self.publisher, TopicNames("app"), self._find, self.checks.append
         )
+        settle(self.loop)
+        if is_checked:
+            self.checks.pop()(None)
         self.main, self.due = Member.made
         self.main.options["on_records"]([a_record(offset) for offset in range(3)])
         self.leases = self.events.leases
@@ -580,6 +586,36 @@ def test_a_move_to_the_suspects_makes_a_member_when_it_is_answered_and_no_look_i
     suspect = Member.made[-1]
     assert (done, suspect.options["group_id"], suspect.wants[-1]) == ([stage.leases[0]], SUSPECT.topic, (1, True))
     assert suspect.looks == 1
+
+
+def test_nothing_is_asked_for_before_all_have_joined_and_no_queue_was_migrated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Member, "joined", False)
+    stage = Stage(monkeypatch, is_checked=False)
+    stage.delivery.request(MAIN, 64)
+    stage.main.has_joined = True
+    stage.clock.advance(1.0)
+    settle(stage.loop)
+    assert not stage.checks
+    stage.due.has_joined = True
+    stage.clock.advance(1.0)
+    settle(stage.loop)
+    stage.checks.pop()(KafkaTimeoutError("no answer"))
+    stage.clock.advance(2.0)
+    settle(stage.loop)
+    assert stage.main.wants == []
+    stage.checks.pop()(None)
+    assert (stage.main.wants, stage.due.wants) == ([(64, True)], [])
+
+
+def test_a_queue_that_was_migrated_while_its_members_joined_ends_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, is_checked=False)
+    stage.delivery.request(MAIN, 64)
+    error = KafkaConfigurationError("delivered by a consumer group by now")
+    stage.checks.pop()(error)
+    assert stage.events.errors == [error]
+    assert stage.main.wants == []
 
 
 def test_suspects_are_not_asked_for_while_a_move_is_not_answered(stage: Stage) -> None:

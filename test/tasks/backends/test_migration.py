@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 
@@ -46,6 +46,7 @@ class Queue:
         self.broker = broker
         self.app = App(f"shop{next(numbers)}", bootstrap_servers=broker.bootstrap, partitions=1)
         self.runs: Counter[int] = Counter()
+        self.ended = ENDED
 
         @self.app.task(name="run", queue="mail")
         def run(number: int) -> None:
@@ -82,7 +83,7 @@ class Queue:
 
             look_until(look, lambda found: len(found) >= 10)
             for record in taken:
-                if record.offset in ENDED:
+                if record.offset in self.ended:
                     consumer.acknowledge(record)
             consumer.commit()
 
@@ -110,7 +111,7 @@ class Queue:
 
     def check(self, most: int) -> None:
         """What has not ended runs, up to ``most`` times, and what has does not."""
-        left = set(range(10)) - set(ENDED)
+        left = set(range(10)) - set(self.ended)
         with running_worker(self.app, broker=self.broker), closing(self.app.backend().snapshot_reader()) as reader:
             eventually(lambda: set(self.runs), left)
             until(lambda: not reader.backlogs(["mail"])[0].unfinished)
@@ -149,9 +150,17 @@ def test_a_killed_migration_to_a_consumer_group_goes_on(queue: Queue, api: str, 
     queue.check(most)
 
 
-def test_a_worker_that_joins_a_consumer_group_after_its_migration_ends_with_one_line(queue: Queue) -> None:
+@pytest.mark.parametrize(
+    ("to", "api", "by"),
+    [("share", "JoinGroup", "share groups"), ("group", "ShareGroupHeartbeat", "a consumer group")],
+)
+def test_a_worker_that_joins_after_a_migration_ends_with_one_line(queue: Queue, to: str, api: str, by: str) -> None:
     """It has chosen before."""
-    queue.end_in_a_consumer_group()
+    if to == "share":
+        queue.end_in_a_consumer_group()
+    else:
+        queue.ended = tuple(range(5))  # the migration is to join no share group
+        queue.end_in_a_share_group()
     errors: list[BaseException] = []
 
     def work() -> None:
@@ -161,13 +170,40 @@ def test_a_worker_that_joins_a_consumer_group_after_its_migration_ends_with_one_
         except BaseException as error:
             errors.append(error)
 
-    with queue.broker.faults.answer("JoinGroup", CoordinatorLoadInProgressError) as join:
+    with queue.broker.faults.answer(api, CoordinatorLoadInProgressError) as join:
         worker = threading.Thread(target=work, daemon=True)
         worker.start()
         join.wait(1, WITHIN_S)
-        queue.app.backend().migrate("mail", "share")
+        queue.app.backend().migrate("mail", to)
     worker.join(WITHIN_S)
     (error,) = errors
     assert isinstance(error, KafkaConfigurationError)
-    assert f"{queue.topic} are delivered by share groups by now: queue migrate has ended" in str(error)
+    assert f"{queue.topic} are delivered by {by} by now: queue migrate has ended" in str(error)
+    assert not queue.runs
+    queue.check(most=1)
+
+
+def test_a_worker_that_joins_share_groups_before_a_migration_commits_goes_on(queue: Queue) -> None:
+    """It is noticed by its membership, right before its groups would be deleted."""
+    queue.ended = tuple(range(5))
+    queue.end_in_a_share_group()
+    errors: list[BaseException] = []
+
+    def migrate() -> None:
+        try:
+            queue.app.backend().migrate("mail", "group")
+        except BaseException as error:
+            errors.append(error)
+
+    with ExitStack() as stack:
+        with queue.broker.faults.answer("OffsetCommit", CoordinatorLoadInProgressError) as commit:
+            migration = threading.Thread(target=migrate, daemon=True)
+            migration.start()
+            commit.wait(1, WITHIN_S)
+            stack.enter_context(running_worker(queue.app, broker=queue.broker))
+            eventually(lambda: set(queue.runs), set(range(5, 10)))
+        migration.join(WITHIN_S)
+    (error,) = errors
+    assert isinstance(error, IllegalStateError)
+    assert "has workers" in str(error)
     queue.check(most=1)

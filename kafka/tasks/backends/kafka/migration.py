@@ -20,7 +20,8 @@ group counts from its first commit on (:func:`kafka.tasks.backends.kafka.in_use.
 A worker that comes meanwhile is noticed: before each commit the groups are looked at again, and one that has members is
 not deleted. One that has chosen the former way and joins behind the end notices that itself: a member of a consumer
 group without offsets looks for share groups; a worker that is to read share groups looks for a consumer group with
-offsets when it has set these up, and only what happens between that and its first heartbeat escapes it.
+offsets when it has joined them, before it takes jobs. It joins the group of the jobs before that is deleted, which then
+stays, or it sees the offsets, which were committed before.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ class _Migration:
         # Also until the transactions are seen to have ended: one that ends later would make the group anew.
         after = self._committed(require_stable=True)
         if {place: at[:2] for place, at in after.items()} != {place: at[:2] for place, at in committed.items()}:
-            raise IllegalStateError(f"a worker of {self._topic} has been there meanwhile: stop it, and run this again")
+            raise self._disturbed()
         for group, places in self._places.items():
             errors = self._ask(
                 admin.dialogues.alter_share_group_offsets(
@@ -287,9 +288,7 @@ class _Migration:
         for topic in self._places:
             of_topic, pending = self._measure(topic, to_pass)
             if pending:
-                raise IllegalStateError(
-                    f"a worker of {self._topic} has been there meanwhile: stop it, and run this again"
-                )
+                raise self._disturbed()
             offsets |= of_topic
         errors = self._ask(
             admin.dialogues.alter_group_offsets(
@@ -299,9 +298,10 @@ class _Migration:
         for place, error in errors.items():
             if error is not NoError:
                 raise error(f"group {self._group}, partition {place.topic}-{place.partition}")
-        if self._delete_share_groups():
+        if not self._delete_share_groups():
             self._delete(self._group)  # a worker has joined in the same moment: its group holds
             self._check_no_workers()
+            raise self._disturbed()
         return moved
 
     def _measure(
@@ -395,14 +395,15 @@ class _Migration:
         return dict(found[topic])
 
     def _delete_share_groups(self) -> bool:
-        """Delete those that have no members; whether one has some."""
-        has_members = False
+        """Delete those that have no members; False, and all stay, when that of the jobs has some. A worker that joins
+        behind that looks for the consumer group before it takes jobs: it is a member of the others, too, by then."""
         for group in self._places:
             try:
                 self._delete(group)
             except NonEmptyGroupError:
-                has_members = True
-        return has_members
+                if group == self._topic:
+                    return False
+        return True
 
     # -- of both ------------------------------------------------------------------------------------------------------
 
@@ -433,6 +434,11 @@ class _Migration:
         ]
         firsts, ends = ({place: at.offset for place, at in each.items()} for each in found)
         return firsts, ends
+
+    def _disturbed(self) -> IllegalStateError:
+        return IllegalStateError(
+            f"a worker of {self._topic} has been there meanwhile: stop it, and run this again"
+        )
 
     def _check_no_workers(self) -> None:
         """IllegalStateError with what to do when a group has members."""

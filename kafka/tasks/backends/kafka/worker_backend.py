@@ -112,11 +112,14 @@ def open_worker_backend(
             )
             future.add_callback(lambda offsets: found(with_records(offsets)))
 
+        def check(done: Callable[[Any], object]) -> None:
+            limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": settings.request_timeout}
+            client.run(check_not_migrated(client, names, shared, DeliveryKind.SHARE, **limits)).add_both(done)
+
         committed = {names.due(queue) for queue in shared}
         if shared:
             prepare_groups(administration, list(groups), lambda group: group_configs(group in committed), pause)
             begin_groups(administration, groups, pause, loop.time)
-            administration.run(check_not_migrated, client, names, shared, DeliveryKind.SHARE)
         publisher = KafkaPublisher(client, settings, clock, names.results)
         # A worker that started with a wrong clock revoked its first jobs: it compares their ``expires`` with this.
         loop.run_until(publisher.learn_time(), settings.request_timeout)
@@ -135,7 +138,7 @@ def open_worker_backend(
         def open_delivery(events: DeliveryEvents) -> JobDelivery:
             opens: list[Callable[[DeliveryEvents], JobDelivery]] = []
             if shared:
-                opens.append(lambda each: ShareDelivery(client, sources, each, publisher, names, find_suspects))
+                opens.append(lambda each: ShareDelivery(client, sources, each, publisher, names, find_suspects, check))
             if owned:
                 opens.append(open_group_delivery)
             return opens[0](events) if len(opens) == 1 else CombinedDelivery(events, opens)

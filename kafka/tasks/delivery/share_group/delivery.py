@@ -4,6 +4,9 @@ A :class:`JobLease` holds its share record in its claim. What each member holds 
 broker says of records (locks gone, a renewal refused) finds its lease. Acknowledgements that are said in one turn of
 the loop go out together.
 
+Nothing is asked for before all members have joined, and the queues are seen then not to be read by consumer groups:
+``queue migrate`` deletes the first group of a queue only without members, and what joins a deleted one begins anew.
+
 A queue's suspects have a member only while there are some: when this worker moves jobs there, or finds some in its
 look every few seconds (:meth:`ShareDelivery.look_for_suspects`).
 """
@@ -20,6 +23,7 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     GroupMaxSizeReachedError,
     IllegalStateError,
+    KafkaConfigurationError,
     KafkaError,
     TopicAuthorizationFailedError,
 )
@@ -57,6 +61,10 @@ waits while its worker is killed acquires records that are not run. It takes as 
 
 LOOK_S: Final = 5.0
 """Between looks for suspects of queues that have no member for them."""
+JOIN_LOOK_S: Final = 0.01
+"""Between looks whether all members have joined."""
+CHECK_S: Final = 1.0
+"""Between looks whether the queues were migrated, while the brokers do not say it."""
 JOIN_S: Final = 60.0
 """How long a worker that starts waits for a place in a full group: more than a broker keeps that of a member that was
 killed (45 s). Then it ends, so that its supervisor sees it. One that had a place, and a queue's suspects, wait on."""
@@ -69,7 +77,8 @@ REJECTED_LOG_S: Final = 60.0
 class ShareDelivery:
     """See :class:`kafka.tasks.delivery.base.JobDelivery`. On the loop's thread.
 
-    ``find_suspects(topics, found)`` looks which of these topics hold records and calls ``found`` with them.
+    ``find_suspects(topics, found)`` looks which of these topics hold records and calls ``found`` with them;
+    ``check(done)`` calls ``done`` with None, or with the error when one of the queues is delivered in the other way.
     """
 
     def __init__(
@@ -80,6 +89,7 @@ class ShareDelivery:
         publisher: Publisher,
         names: TopicNames,
         find_suspects: Callable[[list[str], Callable[[set[str]], object]], object],
+        check: Callable[[Callable[[Any], object]], object],
     ) -> None:
         self.sources = tuple(sources)
         self._client = client
@@ -97,8 +107,11 @@ class ShareDelivery:
             if not source.is_suspect
         }
         self._leaving: set[_Member] = set()
-        self._requested: dict[JobSource, int] = {}  # of suspects
+        self._requested: dict[JobSource, int] = {}
+        self._check = check
+        self._is_checked = False
         self._is_closing = False
+        self._check_timer = self._loop.call_later(0.0, self._check_when_joined)
         self._look_timer = self._loop.call_later(0.0, self.look_for_suspects)
 
     @property
@@ -108,10 +121,9 @@ class ShareDelivery:
 
     def request(self, source: JobSource, count: int) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`. Suspects are not asked for while jobs move there."""
-        if source.is_suspect:
-            self._requested[source] = count
-            if count and self._finishing.is_moving:
-                return
+        self._requested[source] = count
+        if not self._is_checked or (source.is_suspect and count and self._finishing.is_moving):
+            return
         member = self._members.get(source)
         if member is not None and not self._is_closing:
             member.consumer.request_records(count, exactly=True)
@@ -119,6 +131,8 @@ class ShareDelivery:
     def drain(self, drained: Callable[[], object]) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._look_timer.cancel()
+        self._check_timer.cancel()
+        self._requested.clear()
         self._finishing.retry()
         members = list(self._members.values())
         left = len(members)
@@ -163,6 +177,7 @@ class ShareDelivery:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._is_closing = True
         self._look_timer.cancel()
+        self._check_timer.cancel()
         self._finishing.close()
         members = {*self._members.values(), *self._leaving}
         left = len(members)
@@ -176,6 +191,27 @@ class ShareDelivery:
 
         for member in members:
             member.close(on_closed)
+
+    # -- joining ------------------------------------------------------------------------------------------------------
+
+    def _check_when_joined(self) -> None:
+        if all(member.consumer.has_joined for source, member in self._members.items() if not source.is_suspect):
+            self._check(self._on_checked)
+        else:
+            self._check_timer = self._loop.call_later(JOIN_LOOK_S, self._check_when_joined)
+
+    def _on_checked(self, error: BaseException | None) -> None:
+        if self._is_closing:
+            return
+        if error is None:
+            self._is_checked = True
+            for source, count in list(self._requested.items()):
+                self.request(source, count)
+        elif isinstance(error, KafkaConfigurationError):
+            self._events.failed(error)
+        else:
+            log.debug("could not see whether the queues were migrated, trying again: %s", error)
+            self._check_timer = self._loop.call_later(CHECK_S, self._check_when_joined)
 
     # -- suspects -----------------------------------------------------------------------------------------------------
 
