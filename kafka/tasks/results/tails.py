@@ -14,6 +14,7 @@ from typing import Final
 from kafka.client import IoThread
 from kafka.consumer import ConsumerRecord, KafkaConsumer
 from kafka.errors import IllegalStateError
+from kafka.log_limit import LimitedLog
 from kafka.structs import TopicPartition
 from kafka.tasks.backends.kafka.rights import named
 from kafka.tasks.format.job_id import partition_of, time_of
@@ -28,6 +29,8 @@ log = logging.getLogger(__name__)
 
 CATCH_UP_LOOK_S: Final = 0.01
 IDLE_LOOK_S: Final = 60.0
+LOG_S: Final = 60.0
+"""One warning of each kind is logged in so long."""
 """How often the tails of other partitions are looked at: one that is not waited for twice in succession is stopped."""
 
 
@@ -63,6 +66,7 @@ class Tails:
         """In any other thread than the I/O thread."""
         self._io = io
         self._names = names
+        self._limited_log = LimitedLog(log, most=1, every_s=LOG_S, clock=io.loop.time)
         self._own = own
         self._view = view
         self._waiters = waiters
@@ -170,4 +174,5 @@ class Tails:
         return known.record if tail.can_answer(known) else None
 
     def _on_error(self, error: Exception) -> None:
-        log.warning("could not read the results topics: %s", named(error, self._names.app, "topic", "Read", ".results"))
+        text = named(error, self._names.app, "topic", "Read", ".results")
+        self._limited_log.warning(type(error).__name__, "could not read the results topics: %s", text)

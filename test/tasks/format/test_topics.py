@@ -138,7 +138,8 @@ def test_a_name_that_no_topic_can_have_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "queue", ["results", "commands", "schedule", "workers", "mail.dead", "mail.suspect", "mail.due", "results.late", "mail.group"]
+    "queue",
+    ["results", "commands", "schedule", "workers", "results.late", "m.dead", "m.suspect", "m.due", "m.group"],
 )
 def test_a_queue_cannot_have_the_name_of_an_apps_own_topic(queue: str) -> None:
     with pytest.raises(IllegalArgumentError, match="uses a topic or group of that name"):

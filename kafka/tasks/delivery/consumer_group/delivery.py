@@ -208,8 +208,8 @@ class GroupDelivery:
                 if ending.stays is None:
                     assert owned.progress is not None
                     owned.progress.end(lease.offset, now_ms)
-                owned.begin_ending(lease)
                 self.settler_of(owned.place).add(owned, ending, done)
+                owned.begin_ending(lease)
         if over:
             done(over)
         self.serve_soon()
@@ -312,11 +312,12 @@ class GroupDelivery:
                 if progress is not None and progress.is_full:
                     self.limited_log.warning(
                         ("full", owned.place),
-                        "%s: no more jobs are taken until the one at offset %d has ended: %d characters of offset "
-                        "metadata are used for those that have ended behind it",
+                        "%s: no more jobs are taken until others end: its offset metadata, of which %d characters are "
+                        "used, has no room beside jobs that run, wait for another attempt, or have ended behind "
+                        "offset %d",
                         owned,
-                        progress.position,
                         progress.size,
+                        progress.position,
                     )
         self._find_deleted()
         self.serve_soon()

@@ -7,9 +7,9 @@
     fetched --> waiting for its key --> ready --> marked as started --> handed out --> ended --+--> completed
                                                                                        (held: it is to run again)
 
-*Keys*: of the jobs of one key only the first is ever ready; the next one follows when that has ended, in an ordered queue
-when that is committed: an owner that was fenced starts no more jobs of the key, and a job runs again before the next one
-has begun. Jobs without a key do not wait for each other.
+*Keys*: of the jobs of one key only the first is ever ready; the next one follows when that has ended, in an ordered
+queue when that is committed: an owner that was fenced starts no more jobs of the key, and a job runs again before the
+next one has begun. Jobs without a key do not wait for each other.
 
 *Marks*: before a job is handed out it must be committed that it may have been started
 (:class:`~kafka.tasks.format.offset_metadata.PartitionMarks`), or the next owner could not know what this worker died

@@ -365,7 +365,7 @@ class DeliveryStory(Story):
         for other in self.jobs.values():
             if other is plan or (other.queue, other.key) != (plan.queue, plan.key) or not other.runs:
                 continue
-            if not plan.runs and other.offset > plan.offset:
+            if other.offset > plan.offset:
                 self.world.violate(f"{plan} begins after {other}")
             for beside in other.runs:
                 if beside.ended_at is None and not beside.may_be_repeated:
