@@ -250,6 +250,9 @@ class _Server:
     def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
         """It has no lane, and so no watcher."""
 
+    def on_unreachable(self, connection: BrokerConnection) -> None:
+        """Its requests wait for the next server."""
+
     def on_silent(self, connection: BrokerConnection) -> None:
         """Its requests time out."""
 

@@ -114,6 +114,9 @@ class VersionCheck:
     def on_idle_closed(self, connection: BrokerConnection, error: BaseException) -> None:
         """Not called: it is closed before."""
 
+    def on_unreachable(self, connection: BrokerConnection) -> None:
+        """Not called: no requests are submitted."""
+
     def on_silent(self, connection: BrokerConnection) -> None:
         """Not called: no requests are submitted."""
 

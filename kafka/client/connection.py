@@ -290,6 +290,10 @@ class ConnectionOwner(Protocol):
         """It was closed after ``connections_max_idle_ms`` without a request, which is no failure."""
         ...
 
+    def on_unreachable(self, connection: BrokerConnection) -> None:
+        """Requests wait for it, and the last attempt to connect has failed."""
+        ...
+
     def on_silent(self, connection: BrokerConnection) -> None:
         """A request has had no answer for :data:`SILENCE_S`, and for as long as it lets the broker wait; called again
         each :data:`SILENCE_S`. The owner may :meth:`BrokerConnection.give_up` the connection."""
@@ -406,6 +410,10 @@ class BrokerConnection:
             return 0.0  # it waits for a token, not for the node
         return max(self._loop.time() - max(self._heard_at, self._waits_since), 0.0)
 
+    def is_waited_for(self) -> bool:
+        """Whether requests wait for it, and the last attempt to connect has failed."""
+        return bool(self._write_queue.waiting) and not self.connected() and self.last_error is not None
+
     def is_silent(self) -> bool:
         """Whether that was found to be :data:`SILENCE_S` or more, and more than a request wants to be held, and nothing
         has come since."""
@@ -462,6 +470,8 @@ class BrokerConnection:
         self._write_queue.waiting.append(pending)
         if state is ConnectionState.DISCONNECTED:
             self.connect()
+            if self.is_waited_for():
+                self._owner.on_unreachable(self)
 
     def connect(self) -> None:
         """Begin to connect, unless it is done or under way; in back-off, when that is over."""

@@ -290,6 +290,9 @@ class Router:
             connection.on_metadata_updated()
         self.close_bootstrap_when_idle()
         self.release()
+        for connection in self.nodes:
+            if connection.is_waited_for():
+                self.on_unreachable(connection)
 
     def rebootstrap(self, why: str) -> None:
         """Forget the brokers, close the connections to them, and connect to the bootstrap servers (KIP-1102).
@@ -485,6 +488,11 @@ class Router:
         watcher = self._lane_watchers.get(connection.lane or "")
         if watcher is not None:
             self._loop.call_soon(watcher, error)  # after the futures of its requests
+
+    def on_unreachable(self, connection: BrokerConnection) -> None:
+        """The cluster may give the node up before it is tried again: look until then, each back-off of the metadata."""
+        if connection.node_id != BOOTSTRAP:
+            self._cluster.request_update()
 
     def on_silent(self, connection: BrokerConnection) -> None:
         if connection.node_id != BOOTSTRAP:

@@ -9,7 +9,7 @@ from kafka.client.connection import MOST_HELD_S, SILENCE_S
 from kafka.core.connection import ByVersion
 from kafka.core.coordinator import FoundCoordinator
 from kafka.core.routing import Coordinator, CoordinatorType
-from kafka.errors import KafkaConnectionError
+from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 from kafka.future import Future
 from kafka.protocol.fetch import FetchRequest
 from kafka.protocol.groups import JoinGroupRequest, ListGroupsRequest, ListGroupsResponse
@@ -78,6 +78,27 @@ def test_requests_to_a_silent_node_fail_when_the_cluster_does_not_have_it_any_mo
         assert "node 2 (two:2): silent for 2.0 s, and not in the cluster's metadata any more" in str(error)
     assert world.now - began == pytest.approx(SILENCE_S, abs=0.2), "and not after request_timeout_ms"
     assert client.cluster.broker_metadata(2) is None
+
+
+def test_a_node_that_cannot_be_reached_is_looked_for_between_attempts(
+    world: World, one: ScriptedBroker, two: ScriptedBroker
+) -> None:
+    """It has been killed, say. The cluster gives it up long before the next attempt to connect."""
+    waits_ms = {"reconnect_backoff_ms": 8_000, "reconnect_backoff_max_ms": 8_000, "retry_backoff_max_ms": 400}
+    client = world.settled(world.client("one:1", **waits_ms))
+    world.wait(client.request(2, NONE))
+    two.stop()
+    world.run(0.1)
+    asked = client.request(2, LIST)
+    world.run(3)
+    assert not asked.is_done, "the cluster still has it"
+    one.brokers = {1: ("one", 1)}
+    began = world.now
+    assert isinstance(world.failure(asked), UnknownBrokerIdError)
+    assert world.now - began < 0.5
+    before = len(one.requests(MetadataRequest))
+    world.run(10)
+    assert len(one.requests(MetadataRequest)) <= before + 1, "nothing waits for it any more"
 
 
 def test_a_node_that_leaves_the_metadata_later_is_looked_for_until_then(
