@@ -25,7 +25,7 @@ from kafka.broker import has_data, read_properties
 from kafka.broker.embedded import is_running
 from kafka.cli import EXIT_FAILED, CommandError
 from kafka.config import BY_NAME, check, settings_of
-from kafka.errors import KafkaConfigurationError
+from kafka.errors import IllegalArgumentError, KafkaConfigurationError
 
 if TYPE_CHECKING:
     from kafka.client import ApiRanges
@@ -126,12 +126,17 @@ def queue_of(args: argparse.Namespace) -> tuple[App, str]:
     The broker of ``embedded:DIR`` is started where it has data: it ends when it is idle, and jobs are still there. An
     empty or missing directory has no queue, so none is made."""
     from kafka.tasks import App
+    from kafka.tasks.format.topics import check_queue
 
     name = args.queue.partition(".")[0] if args.app is None else args.app
     queue = args.queue.removeprefix(f"{name}.")
     if not name or queue in ("", args.queue):
         expected = "APP.QUEUE, such as shop.mail" if args.app is None else f"{args.app}.QUEUE"
         raise CommandError(f"expected {expected}, not {args.queue!r}")
+    try:
+        check_queue(queue)
+    except IllegalArgumentError as error:
+        raise CommandError(str(error)) from error
     servers = args.bootstrap_server
     if servers is None:
         servers = f"embedded:{EMBEDDED}"

@@ -142,6 +142,7 @@ def test_a_migration_says_what_it_did(
         (["migrate", "shop.mial", "--to", "share"], "unknown queue 'mial'"),
         (["pause", "shop.mial"], "unknown queue 'mial'"),
         (["purge", "mail"], "expected APP.QUEUE"),
+        (["migrate", "shop.results", "--to", "share"], "invalid queue name 'results': the app uses a topic or group"),
         (["purge", "shop.mial"], "unknown queue 'mial'"),
         (["empty", "shop.mail"], "invalid choice"),
     ],

@@ -324,19 +324,13 @@ def check_enqueueing(client: KafkaClient, creates_topics: bool) -> None:
 
 
 def why_no_share_groups(ranges: ApiRanges) -> str | None:
-    """Why the cluster has no share groups, and what to do; None: it has."""
+    """Why the cluster has no share groups, and since when there are some; None: it has."""
     lacking = [name for key, name in SHARE_APIS.items() if key not in ranges]
     release = _looks_like(ranges)
     if lacking:
-        return (
-            f"the broker{release} does not support {', '.join(lacking)}; use Apache Kafka 4.2 or later, or the "
-            "embedded broker"
-        )
+        return f"the broker{release} does not support {', '.join(lacking)}, which Apache Kafka does from 4.2 on"
     if ranges.features.get("share.version", (0, 0))[1] < 1:
-        return (
-            f"the cluster{release} has not enabled them; run kafka-features.sh upgrade "
-            "--feature share.version=1"
-        )
+        return f"the cluster{release} has not enabled them (kafka-features.sh upgrade --feature share.version=1)"
     return None
 
 

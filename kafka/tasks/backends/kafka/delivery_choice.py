@@ -75,7 +75,9 @@ def choose(
             f"the queue of {topic} is ordered, which needs consumer groups: remove delivery='share', or ordered=True"
         )
     if setting == share.value and why_not_share is not None:
-        raise IncompatibleBrokerVersion(f"delivery='share' needs share groups, but {why_not_share}")
+        raise IncompatibleBrokerVersion(
+            f"delivery='share' needs share groups, but {why_not_share}; remove it, or use such a cluster"
+        )
     if is_ordered:
         kind, why = group, "it is ordered"
     elif setting != "auto":
