@@ -72,7 +72,7 @@ def test_what_cannot_be_is_one_line_that_says_what_to_do(
 @pytest.mark.parametrize(
     ("apis", "features", "text"),
     [
-        ({18: (0, 4)}, {}, "does not support ShareGroupHeartbeat, ShareFetch, ShareAcknowledge, which Apache Kafka does from 4.2"),
+        ({18: (0, 4)}, {}, "ShareFetch, ShareAcknowledge, which Apache Kafka does from 4.2"),
         (SHARE_APIS, {}, "has not enabled them"),
         (SHARE_APIS, {"share.version": (0, 0)}, "kafka-features.sh upgrade --feature share.version=1"),
     ],

@@ -519,6 +519,8 @@ class Member:
         if fresh:
             self._run(self._take_over(fresh))
             log.info("owning %s of queue %s", counted(len(self._owned), "partition"), self._queue)
+        elif not self._owned:
+            log.info("owning no partition of queue %s: other workers own all of them now", self._queue)
 
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Future[None]:
         """See ``ConsumerRebalanceListener``. Done when what was held has ended, or the grace period is over, and the
