@@ -335,6 +335,10 @@ class JobDelivery(Protocol):
         ending whose result is too large is replaced (:meth:`DeliveryEvents.replace_result`).
         """
 
+    def cancelled(self, ids: Collection[str]) -> None:
+        """These jobs were cancelled, of whatever queues. What waits here for another attempt of one is leased now, so
+        that the worker ends it."""
+
     def contacts(self) -> list[BrokerContact]:
         """When the brokers last answered, for each source."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from kafka.errors import KafkaError
@@ -75,6 +75,11 @@ class CombinedDelivery:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         for part, those in self._by_part(endings, lambda ending: ending.lease).items():
             part.finish(those, done)
+
+    def cancelled(self, ids: Collection[str]) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        for part in self._parts:
+            part.cancelled(ids)
 
     def contacts(self) -> list[BrokerContact]:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""

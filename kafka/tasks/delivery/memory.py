@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
 from kafka.errors import IllegalStateError
@@ -342,6 +342,9 @@ class MemoryDelivery:
     def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._finishing.finish(endings, done)
+
+    def cancelled(self, ids: Collection[str]) -> None:
+        """No job waits here for another attempt."""
 
     def contacts(self) -> list[BrokerContact]:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""

@@ -289,6 +289,8 @@ class Worker:
         terminating: dict[str, bool] = {}
         for each in jobs:
             terminating[each.id] = each.is_terminating or terminating.get(each.id, False)
+        if self.stage < WorkerStage.DRAINING:
+            self._delivery.cancelled(terminating.keys())
         if self.stage >= WorkerStage.LEAVING or not self._leases.of_jobs(terminating):
             return
         self._dispatcher.take_back()  # what the pool has not begun does not start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from kafka.tasks.delivery.base import BrokerContact, Ending, JobLease, JobSource, MetadataUse
@@ -36,6 +36,9 @@ class Part:
 
     def finish(self, endings: Sequence[Ending], done: Any) -> None:
         self.asked.append(("finish", len(endings)))
+
+    def cancelled(self, ids: Collection[str]) -> None:
+        self.asked.append(("cancelled", sorted(ids)))
 
     def contacts(self) -> list[BrokerContact]:
         return [BrokerContact(self.sources[0], 1.0, 2.0)]
@@ -81,6 +84,8 @@ def test_each_part_is_asked_for_its_own_queues_and_all_end_together() -> None:
     assert ledger.asked == [("ledger", 3), ("renew", 2)]
     assert len(combined.contacts()) == 2
     assert [use.queue for use in combined.metadata_use()] == ["mail", "ledger"]
+    combined.cancelled(["an-id"])
+    assert mail.asked[-1] == ledger.asked[-1] == ("cancelled", ["an-id"])
 
     drained: list[int] = []
     combined.drain(lambda: drained.append(1))

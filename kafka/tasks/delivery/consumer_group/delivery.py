@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -212,6 +212,14 @@ class GroupDelivery:
                 owned.begin_ending(lease)
         if over:
             done(over)
+        self.serve_soon()
+
+    def cancelled(self, ids: Collection[str]) -> None:
+        """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
+        now_ms = self.clock.now_ms()
+        for member in self._members.values():
+            for owned in member.owned():
+                owned.end_waits(ids, now_ms)
         self.serve_soon()
 
     def contacts(self) -> list[BrokerContact]:

@@ -7,7 +7,7 @@ when it is to go to another worker: nothing more is handed out then, and what is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from kafka.consumer import ConsumerRecord
@@ -151,6 +151,14 @@ class OwnedPartition:
             return False
         return self.progress.mark_started(count, suspects=source.is_suspect)
 
+    def end_waits(self, ids: Collection[str], now_ms: int) -> None:
+        """Hand these jobs out now, if they wait for another attempt."""
+        progress = self.progress
+        if progress is not None and not self.is_returning and not self.is_lost:
+            offsets = {record.offset for record in progress.held() if _job_id(record) in ids}
+            if offsets:
+                progress.end_waits(offsets, now_ms)
+
     def release(self, lease: JobLease, now_ms: int) -> None:
         """The job has not started, or is to run again: it is handed out again."""
         assert self.progress is not None
@@ -216,6 +224,12 @@ class OwnedPartition:
         if is_paused is not self._is_paused:
             self._is_paused = is_paused
             self._set_paused(self.place, is_paused)
+
+
+def _job_id(record: ConsumerRecord) -> str:
+    """Of the job in a record; "" when it is none."""
+    headers, _ = job_headers(record)
+    return next((str(value, "ascii", "replace") for name, value in headers if name == "id" and value), "")
 
 
 def marked_job(envelope: Envelope) -> MarkedJob:

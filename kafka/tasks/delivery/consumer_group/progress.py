@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -297,6 +297,17 @@ class PartitionProgress:
         """Time has passed."""
         while self._later and self._later[0][0] <= now_ms:
             self._make_ready(heapq.heappop(self._later)[1], now_ms)
+
+    def held(self) -> list[Any]:
+        """The records of the jobs that wait for their time."""
+        return [self._records[at] for _, at in self._later]
+
+    def end_waits(self, offsets: Set[int], now_ms: int) -> None:
+        """The time of these held jobs has come."""
+        self._later = sorted(each for each in self._later if each[1] not in offsets)
+        for at in sorted(offsets):
+            self._jobs[at] = self._jobs[at]._replace(due_ms=0)
+            self._make_ready(at, now_ms)
 
     @property
     def next_due_ms(self) -> int | None:

@@ -14,7 +14,7 @@ look every few seconds (:meth:`ShareDelivery.look_for_suspects`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -163,6 +163,9 @@ class ShareDelivery:
     def finish(self, endings: Sequence[Ending], done: FinishCallback) -> None:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""
         self._finishing.finish(endings, done)
+
+    def cancelled(self, ids: Collection[str]) -> None:
+        """No job waits here for another attempt."""
 
     def contacts(self) -> list[BrokerContact]:
         """See :class:`kafka.tasks.delivery.base.JobDelivery`."""

@@ -872,6 +872,15 @@ class PartitionAgainstModel(RuleBasedStateMachine):
     def running(self) -> list[int]:
         return sorted(self.out.keys() - self.parked)
 
+    @rule(data=st.data())
+    def end_waits(self, data: st.DataObject) -> None:
+        waiting = [at for at in self.firsts_of_keys() if self.due_ms(at) > self.now]
+        assert {record.offset for record in self.progress.held()} == set(waiting)
+        offsets = {at for at in waiting if data.draw(st.booleans())}
+        self.progress.end_waits(offsets, self.now)
+        for at in offsets:
+            self.jobs[at] = self.jobs[at]._replace(due_ms=0)
+
     @precondition(lambda self: self.running())
     @rule(data=st.data(), count=st.integers(1, 3))
     def end_some(self, data: st.DataObject, count: int) -> None:

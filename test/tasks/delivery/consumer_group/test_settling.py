@@ -11,7 +11,7 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaConfigurationError, KafkaError
 from kafka.structs import TopicPartition
-from kafka.tasks import READY, JobFailed, JobHandle, run_worker
+from kafka.tasks import READY, JobFailed, JobHandle, JobState, Retry, run_worker
 from kafka.tasks.format.records import decode
 from kafka.testing import EmbeddedBroker
 from test.conformance.test_tasks import Bench
@@ -196,3 +196,22 @@ def test_a_queue_without_an_ended_job_is_known_to_be_read_by_a_group(bench: Benc
     with pytest.raises(KafkaConfigurationError, match="migrate"):
         run_worker(other, (), "inline", schedule=False)
     assert step.delay(1).result(WITHIN_S) == 1
+
+
+def test_a_job_that_is_cancelled_while_it_waits_for_another_attempt_frees_its_key(bench: Bench) -> None:
+    line = bench.app.queue("line", ordered=True)
+
+    @bench.app.task(queue=line, retry=Retry(max_attempts=2, backoff=lambda attempt: 600.0))
+    def fails() -> None:
+        raise OSError
+
+    @bench.app.task(queue=line)
+    def works() -> int:
+        return 1
+
+    bench.work()
+    first, second = fails.using(key="k").delay(), works.using(key="k").delay()
+    until(lambda: first.status() is JobState.RETRY)
+    first.cancel()
+    assert second.result(WITHIN_S) == 1
+    assert first.status() is JobState.REVOKED
