@@ -490,8 +490,8 @@ class Router:
             self._loop.call_soon(watcher, error)  # after the futures of its requests
 
     def on_unreachable(self, connection: BrokerConnection) -> None:
-        """The cluster may give the node up before it is tried again: look until then, each back-off of the metadata."""
-        if connection.node_id != BOOTSTRAP:
+        """The cluster may give the node up before it is tried again: ask another node each back-off of the metadata."""
+        if connection.node_id != BOOTSTRAP and self.nodes.least_loaded_node() not in (None, connection.node_id):
             self._cluster.request_update()
 
     def on_silent(self, connection: BrokerConnection) -> None:
