@@ -69,6 +69,7 @@ DEEP: Final = (
     Deep("test/conformance/test_old_brokers.py", "apache", "brokers of four old releases", _SAME),
     Deep("test/conformance/test_old_logs.py", "", "old releases", "test/broker/test_log_validator.py"),
     Deep("test/conformance/test_task_children.py", "apache", "child processes", _SAME),
+    Deep("test/conformance/test_task_groups.py", "apache", "mostly waits", f"{_SAME}; test_tasks.py [apache]"),
     Deep("test/conformance/test_consumer_drop_in.py", "apache", "kafka-python on Apache Kafka", _SAME),
     Deep("test/conformance/test_compare_", "", "random requests to both brokers", "test/conformance [embedded]"),
     Deep("test/peers/", "apache", "others' clients, and ours beside them, on another broker", _SAME),

@@ -1087,4 +1087,4 @@ class PartitionAgainstModel(RuleBasedStateMachine):
 
 
 TestPartitionAgainstModel = PartitionAgainstModel.TestCase
-TestPartitionAgainstModel.settings = settings(max_examples=200 * ROUNDS, stateful_step_count=40, deadline=None)
+TestPartitionAgainstModel.settings = settings(max_examples=100 * ROUNDS, stateful_step_count=40, deadline=None)
