@@ -126,17 +126,12 @@ def queue_of(args: argparse.Namespace) -> tuple[App, str]:
     The broker of ``embedded:DIR`` is started where it has data: it ends when it is idle, and jobs are still there. An
     empty or missing directory has no queue, so none is made."""
     from kafka.tasks import App
-    from kafka.tasks.format.topics import check_queue
 
     name = args.queue.partition(".")[0] if args.app is None else args.app
     queue = args.queue.removeprefix(f"{name}.")
     if not name or queue in ("", args.queue):
         expected = "APP.QUEUE, such as shop.mail" if args.app is None else f"{args.app}.QUEUE"
         raise CommandError(f"expected {expected}, not {args.queue!r}")
-    try:
-        check_queue(queue)
-    except IllegalArgumentError as error:
-        raise CommandError(str(error)) from error
     servers = args.bootstrap_server
     if servers is None:
         servers = f"embedded:{EMBEDDED}"
@@ -146,6 +141,10 @@ def queue_of(args: argparse.Namespace) -> tuple[App, str]:
     scheme, _, directory = app.settings.bootstrap_servers.partition(":")
     if scheme == "embedded" and directory and not (is_running(directory) or has_data(directory)):
         raise CommandError(f"no embedded broker runs in {directory}", EXIT_FAILED)
+    try:
+        app.queue(queue)
+    except IllegalArgumentError as error:
+        raise CommandError(str(error)) from error
     return app, queue
 
 
