@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -151,6 +152,17 @@ def test_deep_tests_run_when_it_is_their_turn(project: pathlib.Path) -> None:
     run = run_pytest(project, "here")
     assert "3 passed" in run.stdout.splitlines()[-1], run.stdout + run.stderr
     assert "deep, in this run: here/test_two.py" in run.stdout
+
+
+def test_some_parts_never_have_a_turn(project: pathlib.Path) -> None:
+    clusters = project / "test" / "faults" / "clusters"
+    clusters.mkdir(parents=True)
+    shutil.copy(project / "here" / "test_two.py", clusters / "test_two.py")
+    at_commit(project, "00000000")
+    run = run_pytest(project, "test")
+    assert "2 passed, 1 deselected" in run.stdout.splitlines()[-1], run.stdout + run.stderr
+    run = run_pytest(project, "test/faults/clusters/test_two.py")
+    assert "3 passed" in run.stdout.splitlines()[-1], "but when they are named"
 
 
 def test_a_seed_repeats_every_random_choice_and_another_changes_it(project: pathlib.Path) -> None:

@@ -30,6 +30,9 @@ TIERS: Final = ("short", "deep")
 ROTATION: Final = 20
 """A short run includes one of so many shares of the deep tier."""
 
+NEVER_ROTATED: Final = ("test/faults/clusters/",)
+"""Beginnings of paths: no short run has these parts, which take minutes and measure how long jobs wait."""
+
 LIMIT_S: Final = 300
 """No test of the short tier may have a longer time limit."""
 
@@ -160,7 +163,8 @@ def select(
         return list(items), [], []
     found = [(item, part_of(item.nodeid), is_deep(item)) for item in items]
     deep_parts = {part for _, part, deep in found if deep}
-    included = share_of(deep_parts, checkout().commit) | {part for part in deep_parts if has_changed(part)}
+    rotated = {part for part in deep_parts if not part.startswith(NEVER_ROTATED)}
+    included = share_of(rotated, checkout().commit) | {part for part in deep_parts if has_changed(part)}
     if tier is None:
         included |= {part for part in deep_parts if _path(part) in named}
     selected, left_out = list[pytest.Item](), list[pytest.Item]()
