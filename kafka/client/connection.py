@@ -410,7 +410,7 @@ class BrokerConnection:
             return 0.0  # it waits for a token, not for the node
         return max(self._loop.time() - max(self._heard_at, self._waits_since), 0.0)
 
-    def is_waited_for(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether requests wait for it, and the last attempt to connect has failed."""
         return bool(self._write_queue.waiting) and not self.connected() and self.last_error is not None
 
@@ -470,7 +470,7 @@ class BrokerConnection:
         self._write_queue.waiting.append(pending)
         if state is ConnectionState.DISCONNECTED:
             self.connect()
-            if self.is_waited_for():
+            if self.is_unreachable():
                 self._owner.on_unreachable(self)
 
     def connect(self) -> None:

@@ -291,7 +291,7 @@ class Router:
         self.close_bootstrap_when_idle()
         self.release()
         for connection in self.nodes:
-            if connection.is_waited_for():
+            if connection.is_unreachable():
                 self.on_unreachable(connection)
 
     def rebootstrap(self, why: str) -> None:

@@ -101,19 +101,16 @@ def open_worker_backend(
         def pause(seconds: float) -> None:
             loop.run_until(lambda: False, seconds)
 
+        limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": settings.request_timeout}
+
         def find_suspects(topics: list[str], found: Callable[[set[str]], object]) -> None:
             future = client.run(
-                admin.dialogues.share_group_offsets(
-                    {topic: groups[topic] for topic in topics},
-                    backoff=client.retry_backoff,
-                    timeout_s=settings.request_timeout,
-                ),
+                admin.dialogues.share_group_offsets({topic: groups[topic] for topic in topics}, **limits),
                 BACKGROUND,
             )
             future.add_callback(lambda offsets: found(with_records(offsets)))
 
         def check(done: Callable[[Any], object]) -> None:
-            limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": settings.request_timeout}
             client.run(check_not_migrated(client, names, shared, DeliveryKind.SHARE, **limits)).add_both(done)
 
         committed = {names.due(queue) for queue in shared}

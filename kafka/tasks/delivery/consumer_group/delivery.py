@@ -477,9 +477,7 @@ class Member:
             self._is_leaving = True
             self.consumer.close_async(autocommit=False, timeout_s=LEAVE_S).chain(left)
 
-        given_up: Future[None] = Future()
-        given_up.add_both(leave)
-        self._run(self._give_up(self.owned(), given_up, 0.0))
+        self._start_giving_up(self.owned(), 0.0).add_both(leave)
         return left
 
     # -- what the consumer says ---------------------------------------------------------------------------------------
@@ -533,10 +531,8 @@ class Member:
     def on_partitions_revoked(self, revoked: set[TopicPartition]) -> Future[None]:
         """See ``ConsumerRebalanceListener``. Done when what was held has ended, or the grace period is over, and the
         last commit is made."""
-        given_up: Future[None] = Future()
         owned = [each for place in revoked if (each := self._owned.get(place)) is not None]
-        self._run(self._give_up(owned, given_up, min(self._delivery.settings.stop_grace, REBALANCE_S / 2)))
-        return given_up
+        return self._start_giving_up(owned, min(self._delivery.settings.stop_grace, REBALANCE_S / 2))
 
     def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
         """See ``ConsumerRebalanceListener``."""
@@ -590,7 +586,7 @@ class Member:
         if any(offset > 0 for offset in starts.values()):
             delivery.limited_log.warning(
                 ("anew", self._queue),
-                "group %s has no committed offsets for %s: jobs that are still there run, also those that have ended",
+                "group %s has no committed offsets for %s, reading from the log start: jobs that have ended run again",
                 self._group,
                 counted(len(missing), "partition"),
             )
@@ -662,14 +658,18 @@ class Member:
         starts = await client.run(log_starts(client, places))
         return {place: starts[place].offset for place in places}
 
+    def _start_giving_up(self, owned: list[OwnedPartition], grace_s: float) -> Future[None]:
+        given_up: Future[None] = Future()
+        self._run(self._give_up(owned, given_up, grace_s))
+        return given_up
+
     async def _give_up(self, owned: list[OwnedPartition], given_up: Future[None], grace_s: float) -> None:
         delivery = self._delivery
         try:
             held = [lease for each in owned for lease in each.begin_returning()]
             if held:
                 delivery.events.returning(held)
-            settlers = {delivery.settler_of(each.place) for each in owned}
-            for settler in settlers:
+            for settler in dict.fromkeys(delivery.settler_of(each.place) for each in owned):  # in order
                 settler.retry()
             idle = [Future[None]() for _ in owned]
             for each, future in zip(owned, idle, strict=True):

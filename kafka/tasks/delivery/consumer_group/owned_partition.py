@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 from kafka.tasks.delivery.base import Claim, ClaimKind, Ending, JobLease, JobSource
 from kafka.tasks.delivery.consumer_group.progress import HandedOut, PartitionProgress, Settlement
 from kafka.tasks.errors import BadRecord
-from kafka.tasks.format.envelope import Envelope, Header, decode, job_headers
+from kafka.tasks.format.envelope import Envelope, Header, decode, job_headers, readable_id
 from kafka.tasks.format.offset_metadata import MarkedJob, PartitionMarks
 
 log = logging.getLogger(__name__)
@@ -155,7 +155,7 @@ class OwnedPartition:
         """Hand these jobs out now, if they wait for another attempt."""
         progress = self.progress
         if progress is not None and not self.is_returning and not self.is_lost:
-            offsets = {record.offset for record in progress.held() if _job_id(record) in ids}
+            offsets = {record.offset for record in progress.held() if readable_id(job_headers(record)[0]) in ids}
             if offsets:
                 progress.end_waits(offsets, now_ms)
 
@@ -224,12 +224,6 @@ class OwnedPartition:
         if is_paused is not self._is_paused:
             self._is_paused = is_paused
             self._set_paused(self.place, is_paused)
-
-
-def _job_id(record: ConsumerRecord) -> str:
-    """Of the job in a record; "" when it is none."""
-    headers, _ = job_headers(record)
-    return next((str(value, "ascii", "replace") for name, value in headers if name == "id" and value), "")
 
 
 def marked_job(envelope: Envelope) -> MarkedJob:

@@ -141,7 +141,7 @@ class PartitionProgress:
         is_suspects: bool = False,
     ) -> None:
         self._has_own_marks = is_ordered or is_suspects
-        self._frees_keys_late = is_ordered
+        self._is_ordered = is_ordered
         self._is_suspects = is_suspects
         self._completed = CompletedOffsets(offset, marks.completed)
         self._ended_before = deque(marks.completed)  # what of it the fetched records have not come to
@@ -398,7 +398,7 @@ class PartitionProgress:
     def end(self, offset: int, now_ms: int) -> None:
         """The job has ended for good, or goes on elsewhere; it is done when that is settled. The next one of its key is
         ready, but in an ordered queue."""
-        if not self._frees_keys_late:
+        if not self._is_ordered:
             self._free_key(self._records[offset].key, now_ms)
 
     def _free_key(self, key: bytes | None, now_ms: int) -> None:
@@ -446,7 +446,7 @@ class PartitionProgress:
             self._completed.add(offset, offset)
             self._room_kept -= self._room_of(offset)
             record = self._records.pop(offset)
-            if self._frees_keys_late:
+            if self._is_ordered:
                 self._free_key(record.key, now_ms)
             self._out.discard(offset)
             self._started.discard(offset)
