@@ -124,7 +124,7 @@ class ProducerBatch(PendingRecords):
 
     __slots__ = (
         "append", "attempts", "builder", "data", "data_bytes", "epoch", "in_doubt", "is_transactional", "last_error",
-        "limit_bytes", "producer_id", "queue", "sequence", "serial", "skipped",
+        "limit_bytes", "producer_id", "queue", "sequence", "serial", "skipped", "source_in_doubt",
     )  # fmt: skip
 
     def __init__(
@@ -157,6 +157,8 @@ class ProducerBatch(PendingRecords):
         self.is_transactional = False
         self.in_doubt = False
         """It was sent under its present number, and whether it is in the log was not told."""
+        self.source_in_doubt = False
+        """So was the batch that it was split from, which may be in the log as a whole."""
         self.last_error: BaseException | None = None
         """Why it has to be sent again."""
 
@@ -184,6 +186,10 @@ class ProducerBatch(PendingRecords):
     def mark_in_doubt(self) -> None:
         """It was sent, and it is unknown whether it is in the log; does nothing without a sequence number."""
         self.in_doubt = self.sequence >= 0
+
+    def mark_source_in_doubt(self) -> None:
+        """The batch that it was split from may be in the log, and its records with it."""
+        self.in_doubt = self.source_in_doubt = True
 
     def clear_doubt(self) -> None:
         """It is known not to be in the log."""

@@ -292,6 +292,8 @@ def split_batch(batch: ProducerBatch, accumulator: RecordAccumulator) -> list[Pr
         if sequence >= 0:
             part.number(batch.producer_id, batch.epoch, sequence)
             sequence = (sequence + part.records_count) & SEQUENCE_MASK
+            if batch.in_doubt:
+                part.mark_source_in_doubt()
     accumulator.replace(batch, parts)
     batch.move(forward)
     return parts
@@ -450,6 +452,9 @@ class ProduceResponseHandler:
         queue.in_flight.remove(batch)
         if self._transactions is not None and action in (ProduceErrorAction.RENUMBER, ProduceErrorAction.FATAL):
             action = ProduceErrorAction.FAIL  # and its machine says what else
+        if action is ProduceErrorAction.RENUMBER and batch.source_in_doubt:
+            action = ProduceErrorAction.FAIL  # not a second time under other numbers
+            error = type(error)(f"{_text(error)}: the records may be in the log, by a request without an answer")
         if PRODUCE_ERROR_HANDLING.action_for(error).leaves_doubt:
             batch.mark_in_doubt()
         if self._transactions is not None and not self._transactions.may_retry(batch):

@@ -49,9 +49,9 @@ class Partition:
         (header,) = iter_batches(data)
         records = decode_records(data, header)
         values = [int(record.value or b"") for record in records]
+        if len(records) > self.most_records:  # before repetitions are looked for, as in Apache Kafka's UnifiedLog
+            return TOO_LARGE, -1, 0
         if not header.has_producer_id:
-            if len(records) > self.most_records:
-                return TOO_LARGE, -1, 0
             self.values += values
             return 0, len(self.values) - len(values), 0
         first = header.base_sequence
@@ -61,8 +61,6 @@ class Partition:
             for begin, end, offset in known.batches:
                 if (begin, end) == (first, last):
                     return 0, offset, 0
-        if len(records) > self.most_records:
-            return TOO_LARGE, -1, 0
         if known is None:
             if self.is_old and first != 0:
                 return UNKNOWN_PRODUCER, -1, 0
@@ -79,10 +77,6 @@ class Partition:
         batches = (*(known.batches if known is not None else ()), (first, last, offset))
         self.producers[header.producer_id] = Known(header.producer_epoch, batches[-REMEMBERED:])
         return 0, offset, 0
-
-    def holds(self, data: bytes) -> bool:
-        (header,) = iter_batches(data)
-        return any(int(record.value or b"") in self.values for record in decode_records(data, header))
 
     def knows(self, data: bytes) -> bool:
         (header,) = iter_batches(data)
@@ -129,7 +123,7 @@ class Brokers:
                 code, offset, start = refuse.get(data.index, 0), -1, -1
                 if not code and partition.leader != call.node:
                     code = NOT_LEADER
-                if code and (not partition.knows(records) or (code == TOO_LARGE and partition.holds(records))):
+                if code and not partition.knows(records):
                     code = 0 if partition.leader == call.node else NOT_LEADER
                 if not code:
                     code, offset, start = partition.append(records)

@@ -554,6 +554,27 @@ def test_only_a_batch_of_several_records_that_is_above_the_limit_is_halved(
     assert rig.sender.counts.splits == (len(sent) > 1)
 
 
+@pytest.mark.parametrize("answer", [OUT_OF_ORDER, UNKNOWN_PRODUCER])
+def test_halves_of_a_batch_that_may_be_in_the_log_are_not_written_under_other_numbers(answer: int) -> None:
+    """Brokers look at the size before they look for repetitions (seen on 4.3.0), so a topic's max.message.bytes that
+    was lowered after the append hides it."""
+    rig = Rig()
+    futures = [rig.future(b"a"), rig.future(b"b")]
+    rig.accumulator.close_open_batches()
+    rig.lose(rig.call())
+    rig.clock.advance(1.0)
+    rig.answer(rig.call(), TOO_LARGE)
+    for half in (0, 1):
+        rig.clock.advance(1.0)
+        call = rig.call()
+        assert sequences(call) == [(0, half)]
+        rig.answer(call, answer, log_start_offset=0)
+    for future in futures:
+        assert future.failed() and "may be in the log" in str(future.exception)
+    rig.put_alone(b"c")
+    assert sequences(rig.call()) == [(1, 0)]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "is_at_once"), [(4, 4, False), (4, 5, True), (0, 1, True), (-1, 5, False), (4, -1, False)]
 )
