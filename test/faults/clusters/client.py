@@ -150,8 +150,15 @@ ROLES: Final[Mapping[str, Callable[[Mapping[str, Any], Notes], None]]] = {
 }
 
 
+def end_by_sigterm() -> None:
+    signal.sigwait({signal.SIGTERM})
+    ended.set()
+
+
 def main() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    # A thread and no handler, which would wait forever when it interrupts `ended.wait` while that has the event's lock.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    threading.Thread(target=end_by_sigterm, daemon=True).start()
     note_troubles()
     order = json.loads(sys.argv[2])
     ROLES[sys.argv[1]](order, Notes(order["notes"]))

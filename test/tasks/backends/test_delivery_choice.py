@@ -127,7 +127,7 @@ def test_a_queue_that_was_migrated_while_a_worker_started_is_an_error(monkeypatc
     check(["mail", "new"], GROUP)
     with pytest.raises(KafkaConfigurationError, match="shop.mail are delivered by a consumer group by now: queue mig"):
         check(["low", "mail"], SHARE)
-    with pytest.raises(KafkaConfigurationError, match="shop.low are delivered by share groups by now: queue migrate"):
+    with pytest.raises(KafkaConfigurationError, match="shop.low are delivered by a share group by now: queue migrate"):
         check(["mail", "low"], GROUP)
     with pytest.raises(NotCoordinatorError):  # a member must not begin anew where it is not known what has ended
         check(["lost"], GROUP)

@@ -152,7 +152,7 @@ def test_a_killed_migration_to_a_consumer_group_goes_on(queue: Queue, api: str, 
 
 @pytest.mark.parametrize(
     ("to", "api", "by"),
-    [("share", "JoinGroup", "share groups"), ("group", "ShareGroupHeartbeat", "a consumer group")],
+    [("share", "JoinGroup", "a share group"), ("group", "ShareGroupHeartbeat", "a consumer group")],
 )
 def test_a_worker_that_joins_after_a_migration_ends_with_one_line(queue: Queue, to: str, api: str, by: str) -> None:
     """It has chosen before."""

@@ -17,7 +17,7 @@ from kafka.errors import (
     KafkaConfigurationError,
 )
 from kafka.tasks.backends.kafka.admin import Administration, why_no_share_groups
-from kafka.tasks.backends.kafka.in_use import DeliveryKind, find_in_use
+from kafka.tasks.backends.kafka.in_use import GROUPS, DeliveryKind, find_in_use
 from kafka.tasks.delivery.consumer_group.delivery import GROUP_SETTINGS
 from kafka.tasks.format.topics import TopicNames
 
@@ -29,9 +29,6 @@ TXN_OFFSET_COMMIT: Final = 28
 CONSUMER_GROUP_HEARTBEAT: Final = 68
 GENERATION_SINCE: Final = 3
 """The version of TxnOffsetCommit from which on a commit says of which generation it is (KIP-447)."""
-
-
-_NAMES: Final = {DeliveryKind.SHARE: "a share group", DeliveryKind.GROUP: "a consumer group"}
 
 
 def choose_deliveries(
@@ -58,7 +55,7 @@ def choose_deliveries(
     chosen: dict[str, DeliveryKind] = {}
     for queue in queues:
         kind, why = choose(names.queue(queue), setting, queue in ordered, why_not, in_use.get(queue))
-        log.info("queue %s: jobs are delivered by %s (%s)", queue, _NAMES[kind], why)
+        log.info("queue %s: jobs are delivered by %s (%s)", queue, GROUPS[kind], why)
         chosen[queue] = kind
     return chosen
 
@@ -90,7 +87,7 @@ def choose(
         kind, why = share, "the brokers have share groups"
     if in_use is not None and in_use is not kind:
         raise KafkaConfigurationError(
-            f"the jobs of {topic} were read by {_NAMES[in_use]}, and are to be read by {_NAMES[kind]} ({why}): stop "
+            f"the jobs of {topic} were read by {GROUPS[in_use]}, and are to be read by {GROUPS[kind]} ({why}): stop "
             f"the queue's workers and run python -m kafka queue migrate {topic} --to {kind.value}"
         )
     return kind, why

@@ -24,7 +24,7 @@ class DeliveryKind(Enum):
     GROUP = "group"
 
 
-GROUPS: Final = {DeliveryKind.SHARE: "share groups", DeliveryKind.GROUP: "a consumer group"}
+GROUPS: Final = {DeliveryKind.SHARE: "a share group", DeliveryKind.GROUP: "a consumer group"}
 """What delivers them."""
 
 

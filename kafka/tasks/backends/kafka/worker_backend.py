@@ -111,7 +111,9 @@ def open_worker_backend(
             future.add_callback(lambda offsets: found(with_records(offsets)))
 
         def check(done: Callable[[Any], object]) -> None:
-            client.run(check_not_migrated(client, names, shared, DeliveryKind.SHARE, **limits)).add_both(done)
+            client.run(
+                check_not_migrated(client, names, shared, DeliveryKind.SHARE, **limits), BACKGROUND
+            ).add_both(done)
 
         committed = {names.due(queue) for queue in shared}
         if shared:

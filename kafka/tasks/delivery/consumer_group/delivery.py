@@ -651,7 +651,9 @@ class Member:
         """KafkaConfigurationError when share groups read the queue, though this is a member."""
         client, names = self._delivery.client, self._delivery.names
         limits: dict[str, Any] = {"backoff": client.retry_backoff, "timeout_s": REQUEST_TIMEOUT_S}
-        await client.run(check_not_migrated(client, names, [self._queue], DeliveryKind.GROUP, **limits))
+        await client.run(
+            check_not_migrated(client, names, [self._queue], DeliveryKind.GROUP, **limits), BACKGROUND
+        )
 
     async def _find_starts(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         client = self._delivery.client

@@ -17,9 +17,13 @@ import pytest
 
 from kafka.broker.error_places import ErrorResponse
 from kafka.broker.responses import ConnectionContext
+from kafka.errors import KafkaError
 from kafka.protocol.framing import ReceivedRequest
-from kafka.tasks.delivery.consumer_group.delivery import SESSION_S, STABLE_S, GroupDelivery
+from kafka.protocol.topics import DeleteRecordsRequest
+from kafka.tasks.delivery.consumer_group.delivery import SESSION_S, STABLE_S, GroupDelivery, Member
+from kafka.tasks.delivery.consumer_group.settling import CLOSE_S
 from kafka.tasks.format.records import LATE_AFTER_MS
+from kafka.tasks.worker.shutdown import LEAVE_S
 from test.simulation.test_simulation import simulate
 from test.simulation.world import World
 from test.support import seeds
@@ -36,6 +40,7 @@ from test.tasks.delivery.consumer_group.delivery_story import (
     DeliveryStory,
     Plan,
 )
+from test.tasks.delivery.consumer_group.simulated_workers import SimulatedWorker
 
 SEEDS = 4
 DEEP_SEEDS = 100
@@ -248,3 +253,62 @@ def test_a_result_is_copied_once_to_the_late_ones_though_its_transaction_is_made
     assert refused
     assert list(story.copies) == [(plan.id, False), (plan.id, True)]
     assert not story.world.violations
+
+
+def test_a_worker_whose_ends_are_refused_stops_after_its_grace_period_and_not_after_two(
+    story: DeliveryStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grace_s, kill_s = 20.0, 2.0
+    story.settings = dataclasses.replace(story.settings, stop_grace=grace_s, kill_grace=kill_s)
+    plan = Plan(0, "line", 0, lasts_s=1.0)
+    story.put(plan)
+    loop, worker = story.world.loop, story.join()
+
+    def refuse(connection: ConnectionContext, received: ReceivedRequest) -> ErrorResponse | None:
+        if received.request.api_key == TXN_OFFSET_COMMIT and plan.runs:
+            return ErrorResponse(received.request, received.version, LOADING)
+        return None
+
+    monkeypatch.setattr(story, "on_request", refuse)
+    assert loop.run_until(lambda: plan.runs and plan.runs[0].ended_at is not None, 30)
+    stopped_at = story.world.now
+    worker.stop()
+    assert loop.run_until(lambda: worker.has_left, 60)
+    assert grace_s <= story.world.now - stopped_at <= grace_s + kill_s + LEAVE_S + CLOSE_S + 1.0
+
+
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_a_group_that_has_lost_its_offsets_says_that_jobs_run_again(
+    story: DeliveryStory, caplog: pytest.LogCaptureFixture, is_trimmed: bool
+) -> None:
+    """A log that begins at 0 may be that of a new queue."""
+    plans = [Plan(number, "line", 0) for number in range(3)]
+    for plan in plans:
+        story.put(plan)
+    topic = story.names.queue("line")
+    if is_trimmed:
+        partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=1)
+        trimmed = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=[partition])
+        story.world.ask(DeleteRecordsRequest(topics=[trimmed], timeout_ms=1000))
+    story.join()
+    assert story.world.loop.run_until(lambda: all(plan.runs for plan in plans[is_trimmed:]), 30)
+    said = [record.getMessage() for record in caplog.records if "has no committed offsets" in record.getMessage()]
+    assert len(said) == is_trimmed
+    assert all(text.endswith("reading from the log start: jobs that have ended run again") for text in said)
+
+
+def test_a_fault_of_the_program_while_a_partition_is_taken_over_ends_the_worker(
+    story: DeliveryStory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions would stay paused, and nobody would know."""
+
+    async def fail(member: Member, places: object) -> None:
+        raise ZeroDivisionError("odd")
+
+    monkeypatch.setattr(Member, "_find_committed", fail)
+    failed: list[KafkaError] = []
+    monkeypatch.setattr(SimulatedWorker, "failed", lambda worker, error: failed.append(error))
+    story.join()
+    assert story.world.loop.run_until(lambda: failed, 30)
+    assert str(failed[0]) == "KafkaError: a fault of this program: ZeroDivisionError('odd')"
+    assert "ZeroDivisionError" in caplog.text
