@@ -353,8 +353,8 @@ _THREE: Final[Mapping[str, object]] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
     # A leader that ends without a word is missed after this time (9 s by default), a controller after a second (two).
-    "broker.session.timeout.ms": 2500,
-    "broker.heartbeat.interval.ms": 500,
+    "broker.session.timeout.ms": 1500,
+    "broker.heartbeat.interval.ms": 300,
     "controller.quorum.fetch.timeout.ms": 1000,
     "controller.quorum.election.timeout.ms": 500,
     "controller.quorum.election.backoff.max.ms": 500,
