@@ -27,7 +27,7 @@ from test.support.parts import SHORTEST_S, durations, part_of
 VARIABLE: Final = "KAFKA_TEST_TIER"
 TIERS: Final = ("short", "deep")
 
-ROTATION: Final = 20
+ROTATION: Final = 40
 """A short run includes one of so many shares of the deep tier."""
 
 NEVER_ROTATED: Final = ("test/faults/clusters/",)
