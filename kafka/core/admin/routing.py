@@ -1,6 +1,6 @@
 """One question for many partitions: each is asked for at its leader, and has an answer or an error of its own.
 
-    partitions --Metadata--> leaders --a request each, at once--> answers
+    partitions --Metadata--> leaders --a request each, or some, at once--> answers
 
 What came to the wrong broker, or too early, is asked again; the partitions that were answered are not. No topic is
 created by asking for it.
@@ -33,6 +33,10 @@ from kafka.validation import partitions_of
 from kafka.wire.message import Request
 
 T = TypeVar("T")
+
+MOST_PARTITIONS: Final = 700
+"""Of one request. The embedded broker takes no DescribeProducers with more than 1,500 elements, and each partition may
+come with a topic of its own."""
 
 Build = Callable[[Sequence[TopicPartition]], "Request[Any] | ByVersion[Any]"]
 """The request for some partitions."""
@@ -74,8 +78,13 @@ def request_leaders(
                     again = leader
                 else:
                     found[partition] = leader
-        answers = yield from request_brokers([Send(node, build(asked)) for node, asked in by_node.items()])
-        for (node, asked), response in zip(by_node.items(), answers, strict=True):
+        parts = [
+            (node, asked[at : at + MOST_PARTITIONS])
+            for node, asked in by_node.items()
+            for at in range(0, len(asked), MOST_PARTITIONS)
+        ]
+        answers = yield from request_brokers([Send(node, build(asked)) for node, asked in parts])
+        for (node, asked), response in zip(parts, answers, strict=True):
             told = read(response)
             for partition in asked:
                 each = told.get(partition)

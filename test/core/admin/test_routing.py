@@ -69,6 +69,15 @@ def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
     assert told.run() == {}
 
 
+def test_many_partitions_of_a_leader_are_asked_for_in_several_requests_side_by_side() -> None:
+    """The embedded broker ends the connection of a request for more."""
+    partitions = [TopicPartition("t", number) for number in range(1500)]
+    told = Told(Brokers(dict.fromkeys(partitions, 1)), **{f"t{number}": [0] for number in range(1500)})
+    assert told.run(*partitions) == dict.fromkeys(partitions, 1)
+    assert [len(asked) for _, asked in told.asked] == [700, 700, 100]
+    assert [each for _, asked in told.asked for each in asked] == partitions
+
+
 def test_only_what_came_to_the_wrong_broker_is_asked_again() -> None:
     told = Told(Brokers({A: 1, B: 2}), t0=[0], t1=[NOT_LEADER, 0])
     assert told.run(A, B) == {A: 1, B: 2}
