@@ -165,6 +165,8 @@ class ApacheKafka:
         self._plugins = tuple(plugins)
         self._port = 0
         self._broker: subprocess.Popen[bytes] | None = None
+        self._log_begin = 0
+        """Of the broker that was launched last."""
         self._zookeeper: subprocess.Popen[bytes] | None = None
         self._first_call: socket.socket | None = None
 
@@ -433,7 +435,17 @@ class ApacheKafka:
 
     def _launch_broker(self) -> None:
         assert self.directory is not None
+        log = self.directory / "broker.log"
+        self._log_begin = log.stat().st_size if log.exists() else 0
         self._broker = self._launch("broker", *self._jvm, "kafka.Kafka", str(self.directory / "server.properties"))
+
+    def _says(self, *texts: bytes) -> bool:
+        """Whether one of these is in the log of the broker that was launched last."""
+        assert self.directory is not None
+        with (self.directory / "broker.log").open("rb") as file:
+            file.seek(self._log_begin)
+            said = file.read(_LOG_TAIL_BYTES)
+        return any(text in said for text in texts)
 
     def _wait_started(self, deadline: float) -> None:
         while True:
@@ -441,10 +453,13 @@ class ApacheKafka:
             try:
                 while not self._answers():
                     self._check_alive(self._broker, deadline)
+                    if self._says(b"Fatal error during KafkaServer startup"):
+                        self._broker.kill()  # it ends by itself, but 0.9 has been seen to hang on the way
+                        self._broker.wait()
                 return
             except ApacheKafkaError:
                 # Still registered in ZooKeeper from before a kill: it can start when that session has run out.
-                registered = any(text in self.log_tail() for text in ("is already registered", "NodeExists"))
+                registered = self._says(b"is already registered", b"NodeExists")
                 if not registered or self._broker.poll() is None or time.monotonic() > deadline:
                     raise
             self._launch_broker()

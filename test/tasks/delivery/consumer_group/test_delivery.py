@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kafka import is_compiled
 from kafka.broker.error_places import ErrorResponse
 from kafka.broker.responses import ConnectionContext
 from kafka.errors import KafkaError
@@ -297,6 +298,7 @@ def test_a_group_that_has_lost_its_offsets_says_that_jobs_run_again(
     assert all(text.endswith("reading from the log start: jobs that have ended run again") for text in said)
 
 
+@pytest.mark.skipif(is_compiled(), reason="methods of compiled classes cannot be replaced")
 def test_a_fault_of_the_program_while_a_partition_is_taken_over_ends_the_worker(
     story: DeliveryStory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
