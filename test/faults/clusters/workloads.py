@@ -36,11 +36,10 @@ JOB_S: Final = 0.04
 TICK_S: Final = 1.0
 """Between two runs of the periodic job."""
 MOST_WAIT_S: Final = 5.0
-"""Of 99 in 100 jobs, from the enqueue, or from the time a job is due, to its start."""
-STATE_S: Final = 2.0
-"""More by share groups. While a group's state has no leader a broker of 4.3.0 keeps acknowledgements, and the fetch
-that they came with, and tries to write them 1, 3 and 7 s later, give or take a fifth (PersisterStateManager): a fetch
-that was sent 6 ms before the kill was held for 5.7 s by a broker that lived."""
+"""Of 99 in 100 jobs, from the enqueue, or from the time a job is due, to its start. Missed by share groups about one
+time in three when the controller is killed: while a group's state has no leader a broker of 4.3.0 keeps
+acknowledgements, and the fetch that they came with, and tries to write them 1, 3 and 7 s later, give or take a fifth
+(PersisterStateManager). A fetch that was sent 6 ms before the kill was held for 5.7 s by a broker that lived."""
 DRAIN_S: Final = 60.0
 
 
@@ -304,7 +303,7 @@ class Jobs(Workload):
             f"{percentile(waits):.2f} s (p99), {max(waits):.2f} s (most){self.check_more()}"
         )
         print(text)
-        assert percentile(waits) < MOST_WAIT_S + STATE_S * (self.delivery == "share"), text
+        assert percentile(waits) < MOST_WAIT_S, text
         return text
 
     def check_more(self) -> str:
